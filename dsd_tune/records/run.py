@@ -1,0 +1,58 @@
+"""What was asked of a sweep and where it ran: the head of a run directory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dsd_tune.records.environment import Environment
+
+
+@dataclass(frozen=True, slots=True)
+class SweepRequest:
+    """One sweep as the user asked for it, every default made explicit.
+
+    `speculative_config` is the user's JSON text without a table. `max_context` is the longest sequence
+    measured, in tokens. A block is `steps` kept steps after `settle` dropped ones; every cell gets one block
+    in each of `rounds` rounds of each of `starts` engine starts.
+    """
+
+    model: str
+    speculative_config: str
+    batch_sizes: tuple[int, ...]
+    ks: tuple[int, ...]
+    max_num_seqs: int
+    max_context: int
+    starts: int
+    rounds: int
+    steps: int
+    settle: int
+    temperature: float
+    seed: int
+    engine_flags: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if not self.batch_sizes or any(b < 1 for b in self.batch_sizes):
+            raise ValueError("batch sizes must be 1 or more, and at least one is needed")
+        if list(self.batch_sizes) != sorted(set(self.batch_sizes)):
+            raise ValueError("batch sizes must rise and differ")
+        if self.batch_sizes[-1] > self.max_num_seqs:
+            raise ValueError(f"batch size {self.batch_sizes[-1]} exceeds max_num_seqs {self.max_num_seqs}")
+        if list(self.ks) != sorted(set(self.ks)) or not self.ks or self.ks[0] != 0 or self.ks[-1] < 1:
+            raise ValueError("K must start at 0, rise, and reach at least 1")
+        if min(self.starts, self.rounds, self.steps) < 1 or self.settle < 0:
+            raise ValueError("starts, rounds and steps must be 1 or more, settle 0 or more")
+
+    @property
+    def k_max(self) -> int:
+        """The largest K tried: `num_speculative_tokens` of the sweep's own engines."""
+        return self.ks[-1]
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """A run directory's identity: written once before the first block, compared on every resume."""
+
+    request: SweepRequest
+    environment: Environment
+    created_at_s: float
+    dsd_tune_version: str
