@@ -1,0 +1,92 @@
+"""A law for step time with one bend: flat-ish while verification is bound by weights, steeper past a critical size.
+
+step = overhead + per_request*B + tax*[table's engine] + (draft + draft_per_request*B)*K + slope*max(0, B*(K+1) - critical)
+
+The bend is the roofline's ridge seen from outside (weights are read once for all tokens in flight until
+arithmetic takes longer). All terms are non-negative; the fit is weighted to relative errors and made robust
+by reweighting (Huber), so that one bad cell bends nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.optimize import nnls
+
+from dsd_tune.model.sampled import Array, Sampled
+from dsd_tune.records.measurement import Arm, Cell
+from dsd_tune.records.profile import CriticalSize, Interval
+
+_BENDS_TRIED = 24
+_REFITS = 100
+_HUBER = 1.345
+_WORTH_A_BEND = 0.8
+"""A bend must leave at most this share of the unexplained error, or the straight law is kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class CostLaw:
+    """A fitted law. `critical` is in tokens and None when the straight law explains the cells as well."""
+
+    coefficients: tuple[float, ...]
+    critical: float | None
+    loss: float
+
+    def step_s(self, cells: Sequence[Cell]) -> Array:
+        """Predicted step times in seconds, shape (len(cells),)."""
+        return np.asarray(_design(cells, self.critical) @ np.array(self.coefficients), dtype=np.float64)
+
+
+def fit_law(cells: Sequence[Cell], step_s: Array) -> CostLaw:
+    """Fit the law to one step time a cell, in seconds."""
+    straight = _fit_at(cells, step_s, None)
+    tokens = np.array([_tokens(c) for c in cells], dtype=float)
+    tried = np.geomspace(max(1.0, tokens.min()), tokens.max(), _BENDS_TRIED)[:-1]
+    bent = min((_fit_at(cells, step_s, float(bend)) for bend in tried), key=lambda law: law.loss)
+    return bent if bent.loss < _WORTH_A_BEND * straight.loss else straight
+
+
+def critical_size(cells: Sequence[Cell], log_step: Sampled) -> CriticalSize:
+    """The bend with its interval, from refits to draws; `log_step` has shape (len(cells),)."""
+    step_s = np.exp(log_step.point)
+    law = fit_law(cells, step_s)
+    error = float(np.median(np.abs(law.step_s(cells) / step_s - 1)))
+    if law.critical is None:
+        return CriticalSize(None, error, "no bend: step time grows evenly over the sizes measured")
+    refits = [fit_law(cells, np.exp(draw)).critical for draw in log_step.draws[:_REFITS]]
+    bends = [bend for bend in refits if bend is not None]
+    low, high = np.quantile([*bends, law.critical], [0.025, 0.975])
+    interval = Interval(law.critical, min(float(low), law.critical), max(float(high), law.critical))
+    return CriticalSize(interval, error, f"a bend in {len(bends)} of {len(refits)} refits")
+
+
+def _tokens(cell: Cell) -> int:
+    return cell.batch_size * (cell.k + 1)
+
+
+def _design(cells: Sequence[Cell], critical: float | None) -> Array:
+    rows = [
+        (1.0, c.batch_size, float(c.arm is Arm.DSD), c.k, c.k * c.batch_size, _excess(c, critical)) for c in cells
+    ]
+    return np.array(rows, dtype=float)
+
+
+def _excess(cell: Cell, critical: float | None) -> float:
+    return 0.0 if critical is None else max(0.0, _tokens(cell) - critical)
+
+
+def _fit_at(cells: Sequence[Cell], step_s: Array, critical: float | None) -> CostLaw:
+    """Non-negative least squares on relative errors, twice reweighted.
+
+    The loss is the sum of absolute relative errors: comparable between bends, and one wild cell cannot rule it.
+    """
+    design = _design(cells, critical) / step_s[:, None]
+    weights = np.ones(len(cells))
+    for _ in range(3):
+        coefficients, _ = nnls(design * weights[:, None], weights)
+        errors = np.abs(design @ coefficients - 1)
+        scale = 1.4826 * np.median(errors) + 1e-12
+        weights = np.sqrt(np.minimum(1.0, _HUBER * scale / np.maximum(errors, 1e-12)))
+    return CostLaw(tuple(map(float, coefficients)), critical, float(np.sum(errors)))

@@ -1,0 +1,51 @@
+"""Numbers that carry their uncertainty as joint draws, so that any function of them has an honest interval."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dsd_tune.records.profile import Interval
+
+Array = NDArray[np.float64]
+
+DRAWS = 1000
+"""Enough for the third digit of a 95 % limit, and a 256 x 9 grid of them stays under 20 MB."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sampled:
+    """An array of estimates, shape S, with draws of their joint sampling distribution, shape (DRAWS, *S)."""
+
+    point: Array
+    draws: Array
+
+    def __getitem__(self, index: object) -> Sampled:
+        """Select along the estimate's own axes; the axis of draws is kept."""
+        inner = index if isinstance(index, tuple) else (index,)
+        return Sampled(np.asarray(self.point[index]), self.draws[(slice(None), *inner)])  # type: ignore[index]
+
+    def map(self, function: Callable[[Array], Array]) -> Sampled:
+        """Apply a function elementwise, or over the estimate's last axes."""
+        return Sampled(function(self.point), function(self.draws))
+
+    def __add__(self, other: Sampled) -> Sampled:
+        return Sampled(self.point + other.point, self.draws + other.draws)
+
+    def __sub__(self, other: Sampled) -> Sampled:
+        return Sampled(self.point - other.point, self.draws - other.draws)
+
+    def limits(self, level: float = 0.95) -> tuple[Array, Array]:
+        """Lower and upper limit of the central interval, each of shape S; nan where a draw is nan."""
+        tail = (1 - level) / 2
+        low, high = np.quantile(self.draws, [tail, 1 - tail], axis=0)
+        return low, high
+
+    def interval(self, level: float = 0.95) -> Interval:
+        """The interval of a single number (S = ()), stretched to hold the estimate itself."""
+        low, high = self.limits(level)
+        value = float(self.point)
+        return Interval(value, min(float(low), value), max(float(high), value))
