@@ -1,0 +1,104 @@
+"""A profile's decision as text to paste: what to give vLLM, and nothing it would have to clamp, fill in or ignore."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Iterator, Mapping
+from enum import StrEnum
+
+from dsd_tune.records.profile import Decision, Profile, Verdict
+
+TABLE_KEY = "num_speculative_tokens_per_batch_size"
+"""vLLM's name for the table, known since 0.24."""
+
+
+class Format(StrEnum):
+    """What can be emitted."""
+
+    JSON = "json"
+    CLI = "cli"
+    YAML = "yaml"
+
+
+def emit(profile: Profile, form: Format) -> str:
+    """The decision as one paste-ready text without a trailing newline.
+
+    `json` is the value of `--speculative-config` (`null` where speculation is not advised), `cli` a whole
+    `vllm serve` line, `yaml` a file for `vllm serve --config`.
+    """
+    config = speculative_config(profile)
+    match form:
+        case Format.JSON:
+            return _compact(config)
+        case Format.CLI:
+            return serve_line(profile, config)
+        case Format.YAML:
+            return "\n".join(_yaml_lines(profile, config))
+
+
+def speculative_config(profile: Profile) -> dict[str, object] | None:
+    """The speculative config that the verdict asks for; None means: leave `--speculative-config` out.
+
+    K_max is the largest K used, since a larger one would reserve memory and draft slots for nothing.
+    """
+    decision = profile.decision
+    if decision.verdict in (Verdict.OFF, Verdict.UNCLEAR):
+        return None
+    user = {k: v for k, v in json.loads(profile.request.speculative_config).items() if k != TABLE_KEY}
+    return user | _tokens(decision)
+
+
+def _tokens(decision: Decision) -> dict[str, object]:
+    if decision.verdict is Verdict.FIXED or decision.table.is_constant:
+        return {"num_speculative_tokens": decision.fixed_k}
+    return {"num_speculative_tokens": decision.table.k_max, TABLE_KEY: decision.table.as_lists()}
+
+
+def serve_line(profile: Profile, config: Mapping[str, object] | None) -> str:
+    """A `vllm serve` command with the flags of the sweep, quoted for a POSIX shell."""
+    words = ["vllm", "serve", profile.environment.model, "--max-num-seqs", str(profile.request.max_num_seqs)]
+    words += profile.request.engine_flags
+    if config is not None:
+        words += ["--speculative-config", _compact(config)]
+    return shlex.join(words)
+
+
+def _yaml_lines(profile: Profile, config: Mapping[str, object] | None) -> Iterator[str]:
+    """JSON scalars and flow collections are YAML, so no value needs another kind of quoting."""
+    yield f"model: {json.dumps(profile.environment.model)}"
+    yield f"max-num-seqs: {profile.request.max_num_seqs}"
+    for name, value in _flags(profile.request.engine_flags):
+        yield f"{name}: {json.dumps(value)}"
+    if config is not None:
+        yield "speculative-config:"
+        for key, item in config.items():
+            yield f"  {key}: {json.dumps(item)}"
+
+
+def _flags(words: tuple[str, ...]) -> Iterator[tuple[str, object]]:
+    """Command-line flags as names and values; a flag without a value is a switch."""
+    position = 0
+    while position < len(words):
+        name, equals, value = words[position].removeprefix("--").partition("=")
+        position += 1
+        values = [value] if equals else []
+        while not equals and position < len(words) and not words[position].startswith("--"):
+            values.append(words[position])
+            position += 1
+        if not values:
+            yield name, True
+        else:
+            yield name, _scalar(values[0]) if len(values) == 1 else [_scalar(v) for v in values]
+
+
+def _scalar(word: str) -> object:
+    """A number, truth value or JSON collection as such; any other word as a string."""
+    try:
+        return json.loads(word)
+    except ValueError:
+        return word
+
+
+def _compact(config: Mapping[str, object] | None) -> str:
+    return json.dumps(config, separators=(",", ":"))
