@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 
@@ -203,7 +204,7 @@ class Fit:
 def _first_crossing(gain: Array, batch_sizes: Sequence[int]) -> float | None:
     """Batch size at which `gain` (one value an anchor) first changes sign, or None."""
     known = np.flatnonzero(np.isfinite(gain))
-    for left, right in zip(known, known[1:], strict=False):
+    for left, right in pairwise(known):
         if (gain[left] > 0) != (gain[right] > 0):
             share = gain[left] / (gain[left] - gain[right])
             low, high = np.log(batch_sizes[left]), np.log(batch_sizes[right])

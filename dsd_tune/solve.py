@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,6 +16,9 @@ from dsd_tune.model.sampled import Array, Sampled
 from dsd_tune.model.surface import Surface, spread
 from dsd_tune.records.profile import Boundary, Decision, Interval, Stretch, Verdict
 from dsd_tune.records.table import Table
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 TIE = 0.02
 """Ks whose TPOT is within 2 % of the best and not significantly worse are tied; the smaller one is taken."""
@@ -28,8 +32,8 @@ WORTH_DEPLOYING = 0.01
 
 def log_uniform_weights(max_num_seqs: int) -> Array:
     """Every doubling of the batch size counts alike; shape (max_num_seqs,), sum 1."""
-    weights: Array = 1.0 / np.arange(1, max_num_seqs + 1)
-    return weights / weights.sum()
+    weights = 1.0 / np.arange(1, max_num_seqs + 1)
+    return np.asarray(weights / weights.sum())
 
 
 def decide(surface: Surface, max_num_seqs: int) -> Decision:
@@ -66,7 +70,7 @@ def decide(surface: Surface, max_num_seqs: int) -> Decision:
         table_gain=_share(table_gain),
         fixed_gain=_share(fixed_gain),
         table_over_fixed=_share(over_fixed),
-        fixed_worst_loss=float(np.max(np.expm1(fixed_line.point - np.minimum(np.nanmin(table_tpot.point, axis=1), off.point)))),
+        fixed_worst_loss=_worst_loss(fixed_line, table_tpot, off),
         boundaries=_boundaries(table, table_tpot, surface),
         losing=_losing_stretches(off - chosen) if chosen else (),
         weights="every doubling of the batch size counts alike",
@@ -120,6 +124,12 @@ def _best_fixed_k(surface: Surface, weights: Array, max_num_seqs: int) -> int:
     best = min(means, key=lambda k: float(means[k].point))
     excess = {k: (mean - means[best]).map(np.expm1).interval() for k, mean in means.items()}
     return min(k for k, loss in excess.items() if loss.value <= TIE and loss.low <= 0)
+
+
+def _worst_loss(line: Sampled, tpot: Sampled, off: Sampled) -> float:
+    """The largest share of TPOT that one choice loses to the best of all at any batch size."""
+    best = np.minimum(np.nanmin(tpot.point, axis=1), off.point)
+    return float(np.max(np.expm1(line.point - best)))
 
 
 def _mean(line: Sampled, weights: Array) -> Sampled:
@@ -182,7 +192,7 @@ def _boundaries(table: Table, tpot: Sampled, surface: Surface) -> tuple[Boundary
     return tuple(found)
 
 
-def _run_around(flags: Array, batch_size: int) -> tuple[int, int]:
+def _run_around(flags: NDArray[np.bool_], batch_size: int) -> tuple[int, int]:
     """First and last batch size of the flagged run that touches `batch_size`, which may itself be unflagged."""
     first = last = batch_size
     while first > 1 and flags[first - 2]:
@@ -196,9 +206,7 @@ def _losing_stretches(gain: Sampled) -> tuple[Stretch, ...]:
     """Runs of batch sizes at which the choice is significantly worse than no speculation."""
     loses = gain.limits()[1] < 0
     edges = np.flatnonzero(np.diff(np.concatenate([[False], loses, [False]]).astype(int)))
-    return tuple(
-        Stretch(int(start) + 1, int(end), _mean_loss(gain, start, end)) for start, end in edges.reshape(-1, 2)
-    )
+    return tuple(Stretch(int(start) + 1, int(end), _mean_loss(gain, start, end)) for start, end in edges.reshape(-1, 2))
 
 
 def _mean_loss(gain: Sampled, start: int, end: int) -> Interval:

@@ -1,6 +1,7 @@
 """A law for step time with one bend: flat-ish while verification is bound by weights, steeper past a critical size.
 
-step = overhead + per_request*B + tax*[table's engine] + (draft + draft_per_request*B)*K + slope*max(0, B*(K+1) - critical)
+step = overhead + per_request*B + tax*[table's engine] + (draft + draft_per_request*B)*K
+       + slope*max(0, B*(K+1) - critical)
 
 The bend is the roofline's ridge seen from outside (weights are read once for all tokens in flight until
 arithmetic takes longer). All terms are non-negative; the fit is weighted to relative errors and made robust
@@ -67,9 +68,7 @@ def _tokens(cell: Cell) -> int:
 
 
 def _design(cells: Sequence[Cell], critical: float | None) -> Array:
-    rows = [
-        (1.0, c.batch_size, float(c.arm is Arm.DSD), c.k, c.k * c.batch_size, _excess(c, critical)) for c in cells
-    ]
+    rows = [(1.0, c.batch_size, float(c.arm is Arm.DSD), c.k, c.k * c.batch_size, _excess(c, critical)) for c in cells]
     return np.array(rows, dtype=float)
 
 

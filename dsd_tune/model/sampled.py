@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,10 +24,10 @@ class Sampled:
     point: Array
     draws: Array
 
-    def __getitem__(self, index: object) -> Sampled:
-        """Select along the estimate's own axes; the axis of draws is kept."""
+    def __getitem__(self, index: Any) -> Sampled:  # noqa: ANN401 (numpy's own index is as wide)
+        """Select along the estimate's own axes, as numpy would; the axis of draws is kept."""
         inner = index if isinstance(index, tuple) else (index,)
-        return Sampled(np.asarray(self.point[index]), self.draws[(slice(None), *inner)])  # type: ignore[index]
+        return Sampled(np.asarray(self.point[index]), self.draws[(slice(None), *inner)])
 
     def map(self, function: Callable[[Array], Array]) -> Sampled:
         """Apply a function elementwise, or over the estimate's last axes."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dsd_tune.model.sampled import DRAWS, Array, Sampled
+from dsd_tune.model.sampled import DRAWS, Sampled
 from dsd_tune.records.measurement import Arm, Block, Cell
 
 UNKNOWN_START_SD = 0.08
@@ -107,12 +107,3 @@ def draw_arm(
     shared = rng.standard_t(noise.between_df, DRAWS) * noise.between_starts / np.sqrt(starts)
     own = rng.standard_t(noise.within_df, (DRAWS, *point.shape)) * within_se
     return Sampled(point, point + shared[:, None, None] + own)
-
-
-def step_interval_cells(grid: Sampled) -> Sampled:
-    """Step times in seconds from their logs."""
-    return grid.map(_exp)
-
-
-def _exp(values: Array) -> Array:
-    return np.exp(values)

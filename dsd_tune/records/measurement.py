@@ -68,7 +68,8 @@ class Block:
     """Consecutive steps at one cell: the statistical unit, because neighbouring steps are correlated.
 
     `slot` and `round` say which turn of the plan it was; `start` numbers the engine process within the run, so
-    that a resumed run's new processes are told apart. `step_s` holds the kept steps only, `steps_run` all of them. `context` is the shortest and longest sequence seen, in tokens.
+    that a resumed run's new processes are told apart. `step_s` holds the kept steps only, `steps_run` counts all of
+    them. `context` is the shortest and longest sequence seen, in tokens.
     """
 
     cell: Cell

@@ -1,4 +1,4 @@
-"""What a fit concludes: estimates with intervals, the decision, and what it was measured on. Saved as `profile.json`."""
+"""What a fit concludes: estimates with intervals, the decision, and what it was measured on."""
 
 from __future__ import annotations
 
