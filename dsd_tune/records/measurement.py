@@ -69,7 +69,7 @@ class Block:
 
     `slot` and `round` say which turn of the plan it was; `start` numbers the engine process within the run, so
     that a resumed run's new processes are told apart. `step_s` holds the kept steps only, `steps_run` counts all of
-    them. `context` is the shortest and longest sequence seen, in tokens.
+    them after those dropped to settle. `context` is the shortest and longest sequence seen, in tokens.
     """
 
     cell: Cell

@@ -104,7 +104,8 @@ class CriticalSize:
 class Boundary:
     """Where a table changes from `left_k` to `right_k`: after batch size `after`.
 
-    From `low` to `high` the two are tied; `margin` is how much TPOT `right_k` saves at the next measured batch size.
+    From `low` to `high` the two are tied; `margin` is how much TPOT `right_k` saves at the next measured batch size,
+    None where `left_k` failed there.
     """
 
     after: int
@@ -112,7 +113,7 @@ class Boundary:
     high: int
     left_k: int
     right_k: int
-    margin: Interval
+    margin: Interval | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,160 @@
+"""The file kinds, their versions and how old ones are brought up to date: records in, text out, and back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Generic, TypeVar, cast
+
+from dsd_tune.errors import UsageError
+from dsd_tune.records.measurement import Block, Failure
+from dsd_tune.records.profile import Profile
+from dsd_tune.records.published import Published
+from dsd_tune.records.run import Manifest
+from dsd_tune.storage import codec, files
+
+T = TypeVar("T")
+
+# manifest.json
+# 1 (0.1.0): first.
+MANIFEST_VERSION = 1
+
+# samples.jsonl
+# 1 (0.1.0): first.
+SAMPLES_VERSION = 1
+
+# profile.json
+# 1 (0.1.0): first.
+PROFILE_VERSION = 1
+
+# published.json
+# 1 (0.1.0): first.
+PUBLISHED_VERSION = 1
+
+Upgrade = Callable[[object], object]
+
+UPGRADES: dict[tuple[str, int], Upgrade] = {}
+"""By kind and version N-1: turns a body (of `samples`: one line after the header) into version N."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind(Generic[T]):
+    """A file that holds one record: `{"format": "dsd-tune <word>", "version": <version>, "<word>": {...}}`."""
+
+    word: str
+    version: int
+    record: type[T]
+
+
+MANIFEST = Kind("manifest", MANIFEST_VERSION, Manifest)
+PROFILE = Kind("profile", PROFILE_VERSION, Profile)
+PUBLISHED = Kind("published", PUBLISHED_VERSION, Published)
+
+_SAMPLES = "samples"
+_SAMPLE_RECORDS: dict[str, type[Block | Failure]] = {"block": Block, "failure": Failure}
+
+
+def write(kind: Kind[T], path: Path, record: T) -> None:
+    """Replace the file by one that holds `record`.
+
+    Raises:
+        DsdTuneError: the disk refused; the old file is untouched.
+    """
+    document = {**_header(kind.word, kind.version), kind.word: codec.encode(record)}
+    files.write_text(path, json.dumps(document, indent=1, allow_nan=False) + "\n")
+
+
+def read(kind: Kind[T], path: Path) -> T:
+    """The record in a file of this or an older version.
+
+    Raises:
+        UsageError: missing, not JSON, another kind, a newer version, or fields that make no such record.
+    """
+    document = files.read_json(path)
+    version = _version(document, kind.word, kind.version, path)
+    body = cast(dict[str, object], document).get(kind.word)
+    return _decoded(kind.record, _upgraded(kind.word, version, kind.version, body), kind.word, str(path))
+
+
+def write_samples(path: Path, samples: Iterable[Block | Failure]) -> None:
+    """Replace the file by a header of the current version and `samples`.
+
+    Raises:
+        DsdTuneError: the disk refused; the old file is untouched.
+    """
+    lines = [_compact(_header(_SAMPLES, SAMPLES_VERSION)), *map(_sample_line, samples)]
+    files.write_text(path, "".join(f"{line}\n" for line in lines))
+
+
+def append_sample(path: Path, sample: Block | Failure) -> None:
+    """Add one line to a file of the current version, and wait until it is on the disk.
+
+    Raises:
+        DsdTuneError: the disk refused; the file is as it was.
+    """
+    files.append_line(path, _sample_line(sample))
+
+
+def read_samples(path: Path) -> tuple[int, list[Block | Failure]]:
+    """The version the file was written in, and its samples in the order of measuring.
+
+    Raises:
+        UsageError: missing, another kind, a newer version, or a finished line that holds no sample.
+    """
+    lines = files.read_json_lines(path)
+    version = _version(lines[0] if lines else None, _SAMPLES, SAMPLES_VERSION, path)
+    return version, [
+        _sample(_upgraded(_SAMPLES, version, SAMPLES_VERSION, line), f"{path}, line {number},")
+        for number, line in enumerate(lines[1:], start=2)
+    ]
+
+
+def _sample_line(sample: Block | Failure) -> str:
+    return _compact({"block" if isinstance(sample, Block) else "failure": codec.encode(sample)})
+
+
+def _sample(line: object, where: str) -> Block | Failure:
+    if not isinstance(line, dict) or len(line) != 1 or not line.keys() <= _SAMPLE_RECORDS.keys():
+        raise _damaged(where, "expected one object named block or failure")
+    ((word, body),) = line.items()
+    return _decoded(_SAMPLE_RECORDS[word], body, word, where)
+
+
+def _header(word: str, version: int) -> dict[str, object]:
+    return {"format": f"dsd-tune {word}", "version": version}
+
+
+def _version(document: object, word: str, newest: int, path: Path) -> int:
+    """The version of a document or header, once it is known to be of the right kind and no newer than we are."""
+    found = document if isinstance(document, dict) else {}
+    if found.get("format") != f"dsd-tune {word}":
+        raise UsageError(f"{path} is no dsd-tune {word}.", f"Name a file that dsd-tune wrote as its {word}.")
+    version = found.get("version")
+    if type(version) is not int or version < 1:
+        raise _damaged(str(path), f"version {version!r} never existed")
+    if version > newest:
+        raise UsageError(f"{path} was written by a newer dsd-tune (version {version}).", "Upgrade dsd-tune.")
+    return version
+
+
+def _upgraded(word: str, version: int, newest: int, body: object) -> object:
+    for old in range(version, newest):
+        body = UPGRADES[word, old](body)
+    return body
+
+
+def _decoded(record: type[T], body: object, word: str, where: str) -> T:
+    try:
+        return codec.decode(record, body, word)
+    except ValueError as error:
+        raise _damaged(where, str(error)) from error
+
+
+def _damaged(where: str, why: str) -> UsageError:
+    return UsageError(f"{where} is damaged: {why}.", "Restore the file from a copy, or measure again.")
+
+
+def _compact(value: object) -> str:
+    return json.dumps(value, separators=(",", ":"), allow_nan=False)

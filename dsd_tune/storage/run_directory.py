@@ -1,0 +1,142 @@
+"""One sweep on disk: a manifest that says what it is, and samples that only ever grow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+
+from dsd_tune.errors import DsdTuneError, ProfileMismatch, UsageError
+from dsd_tune.records.environment import Difference
+from dsd_tune.records.measurement import Block, Failure
+from dsd_tune.records.run import Manifest, SweepRequest
+from dsd_tune.storage import files, formats
+
+_STEP_DECIMALS = 7
+"""A tenth of a microsecond: far below what a clock around a step can tell, and half the file's size."""
+
+_LOGS = "logs"
+
+
+def log_directory(run: Path) -> Path:
+    """Where the engines of a run leave their logs; it may exist before the run does."""
+    return run / _LOGS
+
+
+@dataclass(frozen=True, slots=True)
+class RunDirectory:
+    """A run directory with its manifest; make one by `create` or `open`."""
+
+    path: Path
+    manifest: Manifest
+
+    @classmethod
+    def create(cls, path: Path, manifest: Manifest) -> RunDirectory:
+        """Begin a run, or resume the one that is there if it is the same; the first manifest stays.
+
+        Raises:
+            UsageError: the directory holds something else, another request, or another process is at work in it.
+            ProfileMismatch: the run there was measured in another environment; names the keys.
+        """
+        _make(path)
+        with files.locked(path):
+            if _manifest(path).exists():
+                run = cls.open(path)
+                _refuse_other(run, manifest)
+            else:
+                formats.write(formats.MANIFEST, _manifest(path), manifest)
+                run = cls(path, manifest)
+            run._prepare_samples()
+        return run
+
+    @classmethod
+    def open(cls, path: Path) -> RunDirectory:
+        """A run that exists, of this or an older version.
+
+        Raises:
+            UsageError: there is none, or its manifest cannot be read.
+        """
+        if not _manifest(path).is_file():
+            raise UsageError(f"{path} is no run directory.", "Name a directory that a sweep or an import wrote.")
+        return cls(path, formats.read(formats.MANIFEST, _manifest(path)))
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Keep other processes from writing; reading stays free.
+
+        Raises:
+            UsageError: another process is at work here; names its process id.
+        """
+        with files.locked(self.path):
+            yield
+
+    def samples(self) -> list[Block | Failure]:
+        """What was measured so far, in that order. A line that a crash left unfinished is no sample.
+
+        Raises:
+            UsageError: the file is missing or damaged.
+        """
+        return formats.read_samples(self._samples_path)[1]
+
+    def append(self, sample: Block | Failure) -> None:
+        """Add a sample and wait until it is on the disk. Step times are rounded to 0.1 microseconds.
+
+        Raises:
+            DsdTuneError: the disk refused; what was measured before is kept.
+        """
+        if isinstance(sample, Block):
+            sample = replace(sample, step_s=tuple(round(s, _STEP_DECIMALS) for s in sample.step_s))
+        formats.append_sample(self._samples_path, sample)
+
+    @property
+    def _samples_path(self) -> Path:
+        return self.path / "samples.jsonl"
+
+    def _prepare_samples(self) -> None:
+        """An empty file for a new run; an older version's is written anew, since one file has one version."""
+        if not self._samples_path.exists():
+            formats.write_samples(self._samples_path, [])
+            return
+        version, samples = formats.read_samples(self._samples_path)
+        if version < formats.SAMPLES_VERSION:
+            formats.write_samples(self._samples_path, samples)
+
+
+def _refuse_other(run: RunDirectory, manifest: Manifest) -> None:
+    asked = _request_differences(run.manifest.request, manifest.request)
+    if asked:
+        raise UsageError(
+            f"{run.path} holds a run with another request ({_listed(asked)}).",
+            "Ask for the same to resume it, or name another directory.",
+        )
+    measured = run.manifest.environment.differences(manifest.environment)
+    if measured:
+        raise ProfileMismatch(
+            f"{run.path} holds a run from another environment ({_listed(measured)}).",
+            "Restore that environment to resume it, or name another directory.",
+        )
+
+
+def _make(path: Path) -> None:
+    """An existing directory will do if it is a run, or holds nothing that could be lost among our files."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        visible = [entry for entry in path.iterdir() if not entry.name.startswith(".") and entry.name != _LOGS]
+    except OSError as error:
+        raise DsdTuneError(f"{path} cannot be used: {error.strerror}.", "Name a directory you may write to.") from error
+    if visible and not _manifest(path).exists():
+        raise UsageError(f"{path} is not empty and holds no run.", "Name a new or empty directory.")
+
+
+def _request_differences(left: SweepRequest, right: SweepRequest) -> list[Difference]:
+    pairs = [(f.name, getattr(left, f.name), getattr(right, f.name)) for f in fields(left)]
+    return [Difference(name, a, b) for name, a, b in pairs if a != b]
+
+
+def _listed(differences: list[Difference]) -> str:
+    return "; ".join(map(str, differences))
+
+
+def _manifest(path: Path) -> Path:
+    return path / "manifest.json"
