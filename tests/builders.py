@@ -1,0 +1,187 @@
+"""Valid records for tests: each takes only what the test is about."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, cast
+
+import numpy as np
+
+from dsd_tune.engines.protocol import Engine
+from dsd_tune.engines.simulated import SimulatedEngine
+from dsd_tune.model.sampled import DRAWS, Sampled
+from dsd_tune.model.surface import Surface
+from dsd_tune.plan import Slot
+from dsd_tune.records.environment import Environment
+from dsd_tune.records.measurement import Arm, Block, Cell, Failure, PromptCounts
+from dsd_tune.records.profile import (
+    AcceptanceLength,
+    Boundary,
+    CellEstimate,
+    CriticalSize,
+    Crossover,
+    Decision,
+    Interval,
+    PositionAcceptance,
+    Profile,
+    Stretch,
+    Tax,
+    Variance,
+    Verdict,
+)
+from dsd_tune.records.run import Manifest, SweepRequest
+from dsd_tune.records.table import Table
+from dsd_tune.storage.run_directory import RunDirectory
+from dsd_tune.sweep import Observer, Sweep
+
+
+def an_environment(**changed: Any) -> Environment:
+    """The environment of a simulated engine, with `changed` fields."""
+    return replace(SimulatedEngine().describe(), **changed)
+
+
+def a_request(**changed: Any) -> SweepRequest:
+    """A small request, with `changed` fields."""
+    request = SweepRequest(
+        model="target",
+        speculative_config='{"method": "eagle", "model": "drafter"}',
+        batch_sizes=(1, 4, 16),
+        ks=(0, 1, 2),
+        max_num_seqs=16,
+        max_context=512,
+        starts=2,
+        rounds=2,
+        steps=8,
+        settle=2,
+        temperature=0.0,
+        seed=1,
+        engine_flags=("--enforce-eager",),
+    )
+    return replace(request, **changed)
+
+
+def a_manifest(**changed: Any) -> Manifest:
+    """A manifest, with `changed` fields."""
+    return replace(Manifest(a_request(), an_environment(), 1.5, "0.1.0"), **changed)
+
+
+def a_block(**changed: Any) -> Block:
+    """A block of two steps with one prompt, with `changed` fields."""
+    counts = PromptCounts("p", 2, (2, 2), (2, 1))
+    return replace(Block(Cell(Arm.DSD, 1, 2), 0, 0, 0, 1.5, (0.02, 0.03), 3, (10, 15), (counts,)), **changed)
+
+
+def a_failure(**changed: Any) -> Failure:
+    """A cell that ran out of memory, with `changed` fields."""
+    return replace(Failure(Cell(Arm.STATIC, 16, 2), 4, 1, 0, 2.5, "out of memory"), **changed)
+
+
+def a_profile(**changed: Any) -> Profile:
+    """A profile that advises K=2 up to batch size 4 and K=0 above, with `changed` fields."""
+    one = Interval(0.1, 0.05, 0.15)
+    decision = Decision(
+        verdict=Verdict.TABLE,
+        table=Table.from_dense([2] * 4 + [0] * 12),
+        fixed_k=2,
+        table_gain=one,
+        fixed_gain=Interval(0.02, -0.01, 0.05),
+        table_over_fixed=Interval(0.08, 0.06, 0.1),
+        fixed_worst_loss=0.2,
+        boundaries=(Boundary(4, 3, 6, 2, 0, one),),
+        losing=(Stretch(9, 16, one),),
+        weights="uniform",
+        reason="the table saves 10 %",
+    )
+    profile = Profile(
+        environment=an_environment(),
+        request=a_request(),
+        cells=(CellEstimate(Cell(Arm.DSD, 1, 2), one, one, one, 2, 4, 0.9),),
+        acceptance=(PositionAcceptance(1, one),),
+        acceptance_lengths=(AcceptanceLength(1, Interval(1.7, 1.6, 1.8)),),
+        k0_tax=(Tax(1, one),),
+        crossovers=(Crossover(1, True, Interval(12, 10, 14)), Crossover(2, True, None)),
+        critical=CriticalSize(None, 0.04, "no bend seen"),
+        variance=Variance(0.02, 0.01),
+        decision=decision,
+        warnings=("few starts",),
+        created_at_s=3.0,
+        dsd_tune_version="0.1.0",
+    )
+    return replace(profile, **changed)
+
+
+class Shelf:
+    """Stands in for a run directory: the same samples, kept in memory and never waited for."""
+
+    def __init__(self, manifest: Manifest, samples: Sequence[Block | Failure] = ()) -> None:
+        self.manifest = manifest
+        self.kept = list(samples)
+
+    def samples(self) -> list[Block | Failure]:
+        """What was appended so far."""
+        return list(self.kept)
+
+    def append(self, sample: Block | Failure) -> None:
+        """Keep a sample."""
+        self.kept.append(sample)
+
+
+class Silent:
+    """An observer that nobody reads."""
+
+    def planned(self, turns: int, done: int) -> None:
+        """Say nothing."""
+
+    def starting(self, slot: Slot) -> None:
+        """Say nothing."""
+
+    def measured(self, sample: Block | Failure) -> None:
+        """Say nothing."""
+
+
+def a_shelf(engine: Engine, **changed: Any) -> Shelf:
+    """An empty run for `engine`, whose request has `changed` fields."""
+    return Shelf(Manifest(a_request(**changed), engine.describe(), 1.5, "0.1.0"))
+
+
+def a_sweep(engine: Engine, shelf: Shelf, observer: Observer | None = None) -> Sweep:
+    """A sweep of `engine` into memory."""
+    return Sweep(engine, cast(RunDirectory, shelf), observer or Silent())
+
+
+def swept(engine: Engine, *, fixed_k: int | None = None, **changed: Any) -> Shelf:
+    """Everything that a whole sweep of `engine` measured, with the arm `static` where `fixed_k` is given."""
+    shelf = a_shelf(engine, **changed)
+    sweep = a_sweep(engine, shelf)
+    sweep.measure_arms()
+    if fixed_k:
+        sweep.measure_static(fixed_k)
+    return shelf
+
+
+def a_surface(
+    engine: SimulatedEngine,
+    *,
+    batch_sizes: tuple[int, ...] = (1, 2, 4, 8, 16, 32),
+    ks: tuple[int, ...] = (0, 1, 2, 3, 4),
+    start_sd: float = 0.0,
+    within_sd: float = 0.0,
+    seed: int = 0,
+) -> Surface:
+    """The engine's truth as a sweep would see it: one start effect an arm, and scatter a cell, both known in size."""
+    rng = np.random.default_rng(seed)
+
+    def seen(cells: list[list[Cell]]) -> Sampled:
+        truth = np.log([[engine.true_step_s(cell) for cell in row] for row in cells])
+        point = truth + start_sd * rng.standard_normal() + within_sd * rng.standard_normal(truth.shape)
+        shared = start_sd * rng.standard_normal((DRAWS, 1, 1))
+        return Sampled(point, point + shared + within_sd * rng.standard_normal((DRAWS, *truth.shape)))
+
+    tokens = np.log([engine.true_tokens_per_step(k) for k in ks])
+    return Surface(
+        batch_sizes=batch_sizes,
+        ks=ks,
+        no_spec=seen([[Cell(Arm.NO_SPEC, b, 0)] for b in batch_sizes])[:, 0],
+        dsd=seen([[Cell(Arm.DSD, b, k) for k in ks] for b in batch_sizes]),
+        log_tokens=Sampled(tokens, np.broadcast_to(tokens, (DRAWS, len(ks)))),
+        static={},
+    )

@@ -1,0 +1,135 @@
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders import a_block, a_failure, a_manifest, a_profile
+
+from dsd_tune.errors import UsageError
+from dsd_tune.storage import formats
+from dsd_tune.storage.formats import MANIFEST, PROFILE, Kind
+
+
+@dataclass(frozen=True, slots=True)
+class _Note:
+    text: str
+    stars: int
+
+
+NOTE_3 = Kind("note", 3, _Note)
+
+
+@pytest.fixture
+def note_upgrades(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Version 1 called the text `words`; version 2 had no stars."""
+
+    def rename(body: Any) -> Any:
+        return {"text": body["words"]}
+
+    def add_stars(body: Any) -> Any:
+        return body | {"stars": 0}
+
+    monkeypatch.setitem(formats.UPGRADES, ("note", 1), rename)
+    monkeypatch.setitem(formats.UPGRADES, ("note", 2), add_stars)
+
+
+def _written(path: Path, document: object) -> Path:
+    path.write_text(json.dumps(document))
+    return path
+
+
+def test_a_file_gives_back_its_record(tmp_path: Path) -> None:
+    """A manifest and a profile read from disk equal those written."""
+    formats.write(MANIFEST, tmp_path / "m", a_manifest())
+    formats.write(PROFILE, tmp_path / "p", a_profile())
+    assert formats.read(MANIFEST, tmp_path / "m") == a_manifest()
+    assert formats.read(PROFILE, tmp_path / "p") == a_profile()
+
+
+def test_a_file_says_what_it_is(tmp_path: Path) -> None:
+    """A file begins with its kind and version, and holds the record under the kind's word."""
+    formats.write(PROFILE, tmp_path / "p", a_profile())
+    document = json.loads((tmp_path / "p").read_text())
+    assert list(document) == ["format", "version", "profile"]
+    assert (document["format"], document["version"]) == ("dsd-tune profile", formats.PROFILE_VERSION)
+
+
+@pytest.mark.parametrize(
+    ("version", "body"), [(1, {"words": "hi"}), (2, {"text": "hi"}), (3, {"text": "hi", "stars": 0})]
+)
+@pytest.mark.usefixtures("note_upgrades")
+def test_an_old_file_is_read_through_every_step(tmp_path: Path, version: int, body: object) -> None:
+    """A file of any older version is brought up to date, one version at a time."""
+    path = _written(tmp_path / "n", {"format": "dsd-tune note", "version": version, "note": body})
+    assert formats.read(NOTE_3, path) == _Note("hi", 0)
+
+
+def test_no_step_is_missing() -> None:
+    """Each version that ever existed can be brought to the next one."""
+    newest = {
+        "manifest": formats.MANIFEST_VERSION,
+        "samples": formats.SAMPLES_VERSION,
+        "profile": formats.PROFILE_VERSION,
+    }
+    assert set(formats.UPGRADES) == {(word, old) for word, new in newest.items() for old in range(1, new)}
+
+
+@pytest.mark.parametrize(
+    ("document", "why"),
+    [
+        ({"format": "dsd-tune note", "version": 4, "note": {}}, "written by a newer dsd-tune"),
+        ({"format": "dsd-tune manifest", "version": 1, "manifest": {}}, "is no dsd-tune note"),
+        ({"text": "hi"}, "is no dsd-tune note"),
+        ([1], "is no dsd-tune note"),
+        ({"format": "dsd-tune note", "version": "3", "note": {}}, "version '3' never existed"),
+        ({"format": "dsd-tune note", "version": 0, "note": {}}, "version 0 never existed"),
+        ({"format": "dsd-tune note", "version": 3}, "note: expected an object, got null"),
+        ({"format": "dsd-tune note", "version": 3, "note": {"text": 1, "stars": 1}}, "note.text: expected a string"),
+    ],
+    ids=range(8),
+)
+def test_what_is_no_such_file_is_refused_in_one_sentence(tmp_path: Path, document: object, why: str) -> None:
+    """A newer version, another kind and a damaged file are each refused with the path and the reason."""
+    path = _written(tmp_path / "n", document)
+    with pytest.raises(UsageError) as raised:
+        formats.read(NOTE_3, path)
+    assert raised.value.what.startswith(str(path))
+    assert why in raised.value.what
+    assert raised.value.what.endswith(".")
+
+
+def test_what_is_not_json_is_refused_with_its_path(tmp_path: Path) -> None:
+    """A file that is not JSON is named."""
+    path = tmp_path / "n"
+    path.write_text("Dear diary")
+    with pytest.raises(UsageError, match=f"^{path} is not JSON"):
+        formats.read(NOTE_3, path)
+
+
+def test_samples_come_back_in_order(tmp_path: Path) -> None:
+    """Blocks and failures are read in the order of measuring, whether written at once or appended."""
+    path = tmp_path / "s"
+    formats.write_samples(path, [a_failure(), a_block()])
+    formats.append_sample(path, a_block(slot=3))
+    assert formats.read_samples(path) == (formats.SAMPLES_VERSION, [a_failure(), a_block(), a_block(slot=3)])
+
+
+@pytest.mark.parametrize("line", [{"blok": {}}, {}, [], {"block": {}, "failure": {}}, {"block": {}}], ids=repr)
+def test_a_line_that_is_no_sample_is_named(tmp_path: Path, line: object) -> None:
+    """A line that holds neither a block nor a failure is refused with its number."""
+    path = tmp_path / "s"
+    formats.write_samples(path, [a_block()])
+    with path.open("a") as file:
+        file.write(json.dumps(line) + "\n")
+    with pytest.raises(UsageError, match="s, line 3, is damaged"):
+        formats.read_samples(path)
+
+
+@pytest.mark.parametrize("text", ["", '{"block":{}}\n', '{"format":"dsd-tune profile","version":1}\n'], ids=repr)
+def test_samples_need_their_header(tmp_path: Path, text: str) -> None:
+    """A file without the header line of samples is not read as samples."""
+    path = tmp_path / "s"
+    path.write_text(text)
+    with pytest.raises(UsageError, match="is no dsd-tune samples"):
+        formats.read_samples(path)
