@@ -11,7 +11,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from dsd_tune.model.sampled import DRAWS, Array, Sampled
-from dsd_tune.records.measurement import Arm, Block
+from dsd_tune.records.measurement import Block
 
 BLOCK_DRAFTERS = frozenset({"dflash", "dspark", "pard", "p_eagle"})
 """Methods that propose all K tokens at once, so that the first ones may depend on K."""
@@ -31,19 +31,19 @@ def positions(blocks: Iterable[Block], k_max: int, rng: np.random.Generator) -> 
 
 
 def tokens_per_step(blocks: Iterable[Block], ks: tuple[int, ...], method: str, rng: np.random.Generator) -> Sampled:
-    """Acceptance length at each K of `ks`, shape (len(ks),); K=0 gives exactly 1.
+    """Acceptance length at each K of `ks`, which starts with 0, shape (len(ks),); K=0 gives exactly 1.
 
     For drafters whose first tokens do not depend on K: 1 + sum of the pooled position rates (Leviathan et al.
     2023, with a rate for each position). For the others: tokens over decode steps, each K from its own blocks.
     """
-    blocks = [b for b in blocks if b.cell.arm is not Arm.NO_SPEC]
+    drafting = [b for b in blocks if b.cell.k > 0]
     if method in BLOCK_DRAFTERS | VARIABLE_DRAFTERS:
-        return _tokens_over_steps(blocks, ks, rng)
-    rates = positions(blocks, ks[-1], rng)
-    cumulative = rates.map(lambda a: 1 + np.cumsum(a, axis=-1))
+        lengths = _tokens_over_steps(drafting, ks[1:], rng)
+    else:
+        rates = positions(drafting, ks[-1], rng)
+        lengths = rates.map(lambda a: 1 + np.cumsum(a, axis=-1))[[k - 1 for k in ks[1:]]]
     ones = np.ones((DRAWS, 1))
-    padded = Sampled(np.concatenate([[1.0], cumulative.point]), np.concatenate([ones, cumulative.draws], axis=1))
-    return padded[list(ks)]
+    return Sampled(np.concatenate([[1.0], lengths.point]), np.concatenate([ones, lengths.draws], axis=1))
 
 
 def _by_prompt(blocks: Iterable[Block], k_max: int) -> tuple[Array, Array]:
@@ -67,11 +67,14 @@ def _tokens_over_steps(blocks: list[Block], ks: tuple[int, ...], rng: np.random.
 
 
 def _ratio(numerator: Array, denominator: Array, rng: np.random.Generator) -> Sampled:
-    """Ratio of sums with a bootstrap over rows (prompts)."""
+    """Ratio of sums with a Bayesian bootstrap over rows (Rubin 1981).
+
+    No row ever weighs nothing, so a position that few prompts drafted has a finite ratio in every draw.
+    """
     rows = len(numerator)
     if rows == 0:
         empty = np.full(numerator.shape[1:], np.nan)
         return Sampled(empty, np.broadcast_to(empty, (DRAWS, *empty.shape)))
-    weights = rng.multinomial(rows, np.full(rows, 1 / rows), size=DRAWS)
+    weights = rng.dirichlet(np.ones(rows), DRAWS)
     with np.errstate(invalid="ignore"):
         return Sampled(numerator.sum(0) / denominator.sum(0), (weights @ numerator) / (weights @ denominator))

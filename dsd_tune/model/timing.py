@@ -13,11 +13,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dsd_tune.model.sampled import DRAWS, Sampled
-from dsd_tune.records.measurement import Arm, Block, Cell
+from dsd_tune.model.sampled import DRAWS, Array, Sampled
+from dsd_tune.records.measurement import Block, Cell
 
 UNKNOWN_START_SD = 0.08
 """Assumed between-start deviation when no arm was started twice: twins of one engine were seen 15 % apart."""
+
+UNKNOWN_BLOCK_SD = 0.05
+"""Assumed scatter of blocks when no cell was measured twice in a start."""
+
+ASSUMED_DF = 30
+"""Degrees of freedom of an assumed deviation: it is generous already, so its tails need not be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,80 +36,100 @@ class Noise:
     within_df: int
 
 
-@dataclass(frozen=True, slots=True)
-class CellTimes:
-    """Log step times of one cell: for each engine start, the values of its blocks."""
-
-    by_start: dict[int, tuple[float, ...]]
-
-    @property
-    def mean(self) -> float:
-        """Mean over starts of the means over blocks, so that a start counts once however long it ran."""
-        return float(np.mean([np.mean(values) for values in self.by_start.values()]))
-
-    @property
-    def blocks(self) -> int:
-        """Number of blocks over all starts."""
-        return sum(len(values) for values in self.by_start.values())
+Times = dict[Cell, dict[int, tuple[float, ...]]]
+"""Log step times of each cell: for each engine start, the values of its blocks."""
 
 
-def collect(blocks: Iterable[Block]) -> dict[Cell, CellTimes]:
+def collect(blocks: Iterable[Block]) -> Times:
     """Sort blocks into cells and starts."""
     grouped: dict[Cell, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
     for block in blocks:
         grouped[block.cell][block.start].append(float(np.log(np.median(block.step_s))))
-    return {
-        cell: CellTimes({start: tuple(values) for start, values in starts.items()}) for cell, starts in grouped.items()
-    }
+    return {cell: {start: tuple(values) for start, values in starts.items()} for cell, starts in grouped.items()}
 
 
-def estimate_noise(cells: dict[Cell, CellTimes]) -> Noise:
-    """Pool both variance components over the whole run.
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """One arm's n blocks: their values, shape (n,), and which cell and which start each belongs to, as 0 and 1."""
 
-    A start's offset is its mean deviation from its cells' means, over all cells it measured. What is left of a
-    block after its cell's mean and its start's offset is the scatter within a start.
+    values: Array
+    of_cell: Array
+    of_start: Array
+
+
+def _layout(times: Times, cells: Sequence[Cell]) -> _Layout:
+    """Columns of `of_cell` follow `cells`."""
+    rows = [(v, i, start) for i, cell in enumerate(cells) for start, vs in times[cell].items() for v in vs]
+    starts = np.array([start for _, _, start in rows])
+    return _Layout(
+        values=np.array([value for value, _, _ in rows]),
+        of_cell=np.eye(len(cells))[[i for _, i, _ in rows]],
+        of_start=(starts[:, None] == np.unique(starts)).astype(float),
+    )
+
+
+def estimate_noise(times: Times) -> Noise:
+    """Pool both variance components over the arms.
+
+    Within each arm a block is its cell plus its start plus scatter, by least squares, so that starts which
+    measured different cells (a resumed run) are told apart. What starts explain beyond cells is their variance
+    (Henderson 1953, method 3); the scatter's small part in it is left there, on the safe side.
     """
-    offsets = _offsets(cells)
-    between = [value for starts in offsets.values() for value in starts.values()]
-    between_df = sum(len(starts) - 1 for starts in offsets.values() if len(starts) > 1)
-    residuals = [
-        value - times.mean - offsets[cell.arm][start]
-        for cell, times in cells.items()
-        for start, values in times.by_start.items()
-        for value in values
-    ]
-    within_df = max(1, len(residuals) - len(cells) - between_df)
-    within = float(np.sqrt(np.sum(np.square(residuals)) / within_df))
-    if between_df == 0:
-        return Noise(UNKNOWN_START_SD, 1, within, within_df)
-    return Noise(float(np.sqrt(np.sum(np.square(between)) / between_df)), between_df, within, within_df)
+    between = within = weight = 0.0
+    between_df = within_df = 0
+    for arm in {cell.arm for cell in times}:
+        layout = _layout(times, [cell for cell in times if cell.arm is arm])
+        deviations = _about_cells(layout, layout.values)
+        starts = _about_cells(layout, layout.of_start)
+        effects, _, rank, _ = np.linalg.lstsq(starts, deviations, rcond=1e-9)
+        residuals = deviations - starts @ effects
+        between += float(deviations @ deviations - residuals @ residuals)
+        within += float(residuals @ residuals)
+        weight += float(np.sum(starts**2))
+        between_df += int(rank)
+        within_df += len(deviations) - layout.of_cell.shape[1] - int(rank)
+    luck = (float(np.sqrt(between / weight)), between_df) if between_df else (UNKNOWN_START_SD, ASSUMED_DF)
+    scatter = (float(np.sqrt(within / within_df)), within_df) if within_df > 0 else (UNKNOWN_BLOCK_SD, ASSUMED_DF)
+    return Noise(*luck, *scatter)
 
 
-def _offsets(cells: dict[Cell, CellTimes]) -> dict[Arm, dict[int, float]]:
-    deviations: dict[Arm, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
-    for cell, times in cells.items():
-        for start, values in times.by_start.items():
-            deviations[cell.arm][start].append(float(np.mean(values)) - times.mean)
-    return {
-        arm: {start: float(np.mean(values)) for start, values in starts.items()} for arm, starts in deviations.items()
-    }
+def _about_cells(layout: _Layout, columns: Array) -> Array:
+    """What is left of `columns`, shape (n, ...), after each cell's mean."""
+    means = (layout.of_cell.T @ columns) / layout.of_cell.sum(0).reshape(-1, *[1] * (columns.ndim - 1))
+    return np.asarray(columns - layout.of_cell @ means)
 
 
-def draw_arm(
-    cells: dict[Cell, CellTimes],
-    noise: Noise,
-    grid: Sequence[Sequence[Cell]],
-    rng: np.random.Generator,
-) -> Sampled:
+def draw_arm(times: Times, noise: Noise, grid: Sequence[Sequence[Cell]], rng: np.random.Generator) -> Sampled:
     """Log step times of one arm's cells, shape (batch sizes, Ks); nan where a cell was not measured.
 
-    All cells of the arm share one draw of the start effect (Student t: few starts give wide tails), each has
-    its own draw of the scatter within.
+    Generalised least squares with the start as a random effect: in a balanced run the mean over blocks, in any
+    other the best use of cells that shared a start. Each start has one draw of its effect, common to all its
+    cells (Student t: few starts give wide tails), each block its own of the scatter.
     """
-    times = [[cells.get(cell) for cell in row] for row in grid]
-    point = np.array([[t.mean if t else np.nan for t in row] for row in times])
-    within_se = np.array([[noise.within_start / np.sqrt(t.blocks) if t else np.nan for t in row] for row in times])
-    starts = max((len(t.by_start) for row in times for t in row if t), default=1)
-    shared = rng.standard_t(noise.between_df, DRAWS) * noise.between_starts / np.sqrt(starts)
-    own = rng.standard_t(noise.within_df, (DRAWS, *point.shape)) * within_se
-    return Sampled(point, point + shared[:, None, None] + own)
+    flat = [cell for row in grid for cell in row]
+    shape = (len(grid), len(grid[0]))
+    known = [i for i, cell in enumerate(flat) if cell in times]
+    point, draws = np.full(len(flat), np.nan), np.full((DRAWS, len(flat)), np.nan)
+    if known:
+        layout = _layout(times, [flat[i] for i in known])
+        reader = _reader(layout, noise)
+        shared = _student(rng, noise.between_df, layout.of_start.shape[1]) * noise.between_starts
+        own = _student(rng, noise.within_df, len(layout.values)) * noise.within_start
+        point[known] = reader @ layout.values
+        draws[:, known] = point[known] + (shared @ layout.of_start.T + own) @ reader.T
+    return Sampled(point.reshape(shape), draws.reshape(DRAWS, *shape))
+
+
+def _reader(layout: _Layout, noise: Noise) -> Array:
+    """The matrix that reads cells off blocks, shape (cells, n)."""
+    # Without any scatter the covariance is singular; a part in a million leaves it what it is.
+    scatter = max(noise.within_start, 1e-6) ** 2
+    covariance = noise.between_starts**2 * layout.of_start @ layout.of_start.T + scatter * np.eye(len(layout.values))
+    weighted = np.linalg.solve(covariance, layout.of_cell).T
+    return np.asarray(np.linalg.solve(weighted @ layout.of_cell, weighted))
+
+
+def _student(rng: np.random.Generator, df: int, width: int) -> Array:
+    """Draws of a multivariate Student t, shape (DRAWS, width): one uncertain scale for all that share it."""
+    scale = np.sqrt(df / rng.chisquare(df, (DRAWS, 1)))
+    return np.asarray(rng.standard_normal((DRAWS, width)) * scale)

@@ -1,0 +1,142 @@
+import numpy as np
+import pytest
+from builders import a_block
+
+from dsd_tune.model.acceptance import positions, tokens_per_step
+from dsd_tune.model.sampled import Sampled
+from dsd_tune.records.measurement import Arm, Block, Cell, PromptCounts
+
+KS = (0, 1, 2, 3)
+
+
+def _block(k: int, *counts: PromptCounts, batch_size: int = 1, arm: Arm = Arm.DSD) -> Block:
+    return a_block(cell=Cell(arm, batch_size, k), prompts=counts)
+
+
+def _counts(prompt: str, steps: int, *accepted: int) -> PromptCounts:
+    return PromptCounts(prompt, steps, (steps,) * len(accepted), accepted)
+
+
+def _rates(*blocks: Block, k_max: int = 3) -> Sampled:
+    return positions(blocks, k_max, np.random.default_rng(0))
+
+
+def _lengths(method: str, *blocks: Block) -> Sampled:
+    return tokens_per_step(blocks, KS, method, np.random.default_rng(0))
+
+
+def _width(estimate: Sampled) -> float:
+    low, high = estimate.limits()
+    return float(high - low)
+
+
+def test_each_position_has_its_own_denominator() -> None:
+    """A position is judged by the steps that drafted it, at whichever K and batch size that was."""
+    rates = _rates(
+        _block(1, _counts("a", 100, 90)),
+        _block(3, _counts("a", 100, 70, 40, 10), batch_size=16),
+        _block(2, _counts("b", 50, 20, 5)),
+    )
+    np.testing.assert_allclose(rates.point, [180 / 250, 45 / 150, 10 / 100])
+
+
+def test_undrafted_positions_are_unknown() -> None:
+    """A position that no block drafted is nan and not zero."""
+    rates = _rates(_block(1, _counts("a", 100, 90)))
+    assert np.isfinite(rates.point).tolist() == [True, False, False]
+
+
+def test_positions_drafted_in_few_prompts_still_have_an_interval() -> None:
+    """A position that one prompt alone drafted has a finite interval, though resampling might have missed it."""
+    others = [_block(1, _counts(f"p{i}", 100, 50)) for i in range(20)]
+    rates = _rates(*others, _block(3, _counts("q", 100, 60, 30, 10)))
+    assert np.isfinite(rates.draws).all()
+
+
+def test_steps_without_a_draft_do_not_count_against_a_position() -> None:
+    """An n-gram drafter's rate at a position is over the steps in which it proposed one."""
+    rates = _rates(_block(2, PromptCounts("a", 100, (20, 10), (10, 5))), k_max=2)
+    np.testing.assert_allclose(rates.point, [0.5, 0.5])
+
+
+def test_interval_grows_when_prompts_differ() -> None:
+    """The same totals are less sure when some prompts accept all and others nothing: prompts are what is resampled."""
+    alike = _rates(*(_block(1, _counts(f"p{i}", 100, 50)) for i in range(40)), k_max=1)
+    apart = _rates(*(_block(1, _counts(f"p{i}", 100, 100 * (i % 2))) for i in range(40)), k_max=1)
+    by_chance = 2 * 1.96 * np.sqrt(0.5 * 0.5 / (40 * 100))
+    np.testing.assert_allclose(alike.point, apart.point)
+    assert _width(alike[0]) < by_chance
+    assert _width(apart[0]) > 5 * by_chance
+
+
+def test_one_prompt_in_many_blocks_is_one_witness() -> None:
+    """Blocks of the same prompt are pooled before resampling, so repeating them makes nothing surer."""
+    once = [_block(1, _counts(f"p{i}", 100, 100 * (i % 2))) for i in range(20)]
+    assert _width(_rates(*once * 5, k_max=1)[0]) == pytest.approx(_width(_rates(*once, k_max=1)[0]))
+
+
+def test_interval_holds_the_truth() -> None:
+    """Over planted prompts of beta-distributed acceptance, nine in ten intervals or more hold the mean."""
+    held = []
+    for seed in range(100):
+        rng = np.random.default_rng(seed)
+        own = rng.beta(4.8, 3.2, size=60)
+        counts = [_counts(f"p{i}", 50, int(rng.binomial(50, p))) for i, p in enumerate(own)]
+        low, high = positions([_block(1, *counts)], 1, rng).limits()
+        held.append(low[0] <= 0.6 <= high[0])
+    assert np.mean(held) >= 0.9
+
+
+def test_lengths_add_the_positions_to_the_bonus_token() -> None:
+    """A drafter that goes token by token gets, at each K, one token and the pooled rates up to K."""
+    lengths = _lengths("eagle", _block(1, _counts("a", 100, 80)), _block(3, _counts("a", 100, 60, 30, 10)))
+    np.testing.assert_allclose(lengths.point, [1.0, 1.7, 2.0, 2.1])
+
+
+def test_length_at_k_0_is_exactly_1() -> None:
+    """Without drafts a step gives one token, and there is nothing to doubt about it."""
+    lengths = _lengths("eagle", _block(3, _counts("a", 100, 60, 30, 10)))
+    assert lengths.point[0] == 1.0
+    assert set(lengths.draws[:, 0]) == {1.0}
+
+
+def test_length_at_k_0_needs_no_blocks() -> None:
+    """A drafter judged K by K still gives one token at K=0, whether or not that was measured."""
+    lengths = _lengths("ngram", _block(3, _counts("a", 100, 60, 30, 10)))
+    assert lengths.point[0] == 1.0
+    assert set(lengths.draws[:, 0]) == {1.0}
+
+
+def test_lengths_stop_at_the_last_drafted_position() -> None:
+    """A K whose last position was never drafted has no acceptance length."""
+    lengths = _lengths("eagle", _block(2, _counts("a", 100, 60, 30)))
+    assert np.isfinite(lengths.point).tolist() == [True, True, True, False]
+
+
+@pytest.mark.parametrize("method", ["dflash", "pard"])
+def test_block_drafters_are_judged_at_each_k(method: str) -> None:
+    """A drafter of whole blocks may draft its first token otherwise at another K, so Ks are not pooled."""
+    lengths = _lengths(method, _block(1, _counts("a", 100, 80)), _block(3, _counts("a", 100, 30, 20, 10)))
+    np.testing.assert_allclose(lengths.point[[1, 3]], [1.8, 1.6])
+    assert np.isnan(lengths.point[2])
+
+
+def test_n_gram_drafters_are_judged_by_all_their_steps() -> None:
+    """A drafter that often proposes nothing gains over all steps, not over those with a draft."""
+    lengths = _lengths("ngram", _block(2, PromptCounts("a", 100, (20, 10), (10, 5))))
+    assert lengths.point[2] == pytest.approx(1.15)
+
+
+def test_engines_without_speculation_say_nothing_about_acceptance() -> None:
+    """Blocks of the arm without speculation do not dilute a length."""
+    speculative = _block(1, _counts("a", 100, 80))
+    alone = _lengths("ngram", speculative)
+    beside = _lengths("ngram", speculative, _block(0, _counts("a", 900), arm=Arm.NO_SPEC))
+    np.testing.assert_array_equal(alone.point, beside.point)
+
+
+def test_nothing_drafted_is_nothing_known() -> None:
+    """Without any draft every position is nan, in the estimate and in its draws."""
+    rates = _rates(_block(0, _counts("a", 100)))
+    assert np.isnan(rates.point).all()
+    assert np.isnan(_rates().draws).all()

@@ -1,0 +1,46 @@
+import numpy as np
+import pytest
+
+from dsd_tune.model.sampled import DRAWS, Sampled
+
+
+def _drawn(mean: float, spread: float, seed: int = 0) -> Sampled:
+    return Sampled(np.asarray(mean), mean + spread * np.random.default_rng(seed).standard_normal(DRAWS))
+
+
+def test_interval_is_central_and_95_percent() -> None:
+    """The interval of a normal estimate reaches about two standard deviations to either side."""
+    interval = _drawn(1.0, 0.1).interval()
+    assert (interval.value - interval.low) / 0.1 == pytest.approx(1.96, rel=0.15)
+    assert (interval.high - interval.value) / 0.1 == pytest.approx(1.96, rel=0.15)
+
+
+def test_interval_holds_its_value() -> None:
+    """An interval is stretched to its own estimate where the draws lie to one side."""
+    interval = Sampled(np.asarray(0.0), np.full(DRAWS, 2.0)).interval()
+    assert (interval.low, interval.value, interval.high) == (0.0, 0.0, 2.0)
+
+
+def test_common_luck_cancels() -> None:
+    """Draws are joint: what two numbers share has no part in their difference."""
+    one = _drawn(1.0, 0.5)
+    other = Sampled(one.point + 0.25, one.draws + 0.25)
+    assert (other - one).interval().low == pytest.approx(0.25)
+    assert (other - one).interval().high == pytest.approx(0.25)
+
+
+def test_index_leaves_the_axis_of_draws() -> None:
+    """Selecting estimates selects the same ones in every draw."""
+    grid = Sampled(np.arange(6.0).reshape(2, 3), np.arange(6.0 * DRAWS).reshape(DRAWS, 2, 3))
+    assert grid[1].draws.shape == (DRAWS, 3)
+    assert grid[:, 2].point.tolist() == [2.0, 5.0]
+    np.testing.assert_array_equal(grid[1, 2].draws, grid.draws[:, 1, 2])
+    np.testing.assert_array_equal(grid[None, 1].draws, grid.draws[:, None, 1])
+
+
+def test_map_moves_values_and_limits_alike() -> None:
+    """A monotone function of an estimate has the function of its limits for limits."""
+    log = _drawn(0.0, 0.3)
+    plain = log.map(np.exp)
+    assert plain.interval().value == pytest.approx(1.0)
+    assert plain.interval().high == pytest.approx(np.exp(log.interval().high), rel=0.01)
