@@ -1,0 +1,264 @@
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from builders import Shelf, Silent, a_manifest, a_request, a_shelf, a_sweep, swept
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dsd_tune.engines.cost_law import CostLaw
+from dsd_tune.engines.simulated import SimulatedEngine
+from dsd_tune.errors import EngineFailed
+from dsd_tune.plan import Slot, Turn, plan_arms, plan_static
+from dsd_tune.records.measurement import Arm, Block, Cell, Failure
+from dsd_tune.storage.run_directory import RunDirectory
+from dsd_tune.sweep import ENGINES_A_CELL, STARTS_A_SLOT, Sweep
+
+DOOMED = Cell(Arm.DSD, 16, 2)
+PLANNED = 2 * 2 * 3 * (1 + 3)
+"""Starts, rounds, batch sizes, and Ks of both arms in the builders' request."""
+
+
+def _turns(samples: list[Block | Failure]) -> Counter[Turn]:
+    return Counter(Turn(s.slot, s.round, s.cell) for s in samples)
+
+
+def _planned(shelf: Shelf, alive_together: int) -> Counter[Turn]:
+    sittings = plan_arms(shelf.manifest.request, alive_together)
+    return Counter(turn for sitting in sittings for turn in sitting.turns)
+
+
+def _blocks(shelf: Shelf) -> list[Block]:
+    return [s for s in shelf.kept if isinstance(s, Block)]
+
+
+def _failures(shelf: Shelf) -> list[Failure]:
+    return [s for s in shelf.kept if isinstance(s, Failure)]
+
+
+@dataclass
+class Impatient(Silent):
+    """Presses Ctrl-C after a number of events."""
+
+    left: int
+
+    def starting(self, slot: Slot) -> None:
+        """Count down."""
+        self._count()
+
+    def measured(self, sample: Block | Failure) -> None:
+        """Count down."""
+        self._count()
+
+    def _count(self) -> None:
+        self.left -= 1
+        if self.left < 0:
+            raise KeyboardInterrupt
+
+
+@dataclass
+class Notebook(Silent):
+    """Writes down what a sweep tells."""
+
+    plans: list[tuple[int, int]] = field(default_factory=list)
+    seen: list[Block | Failure] = field(default_factory=list)
+    slots: list[int] = field(default_factory=list)
+
+    def planned(self, turns: int, done: int) -> None:
+        """Note the plan."""
+        self.plans.append((turns, done))
+
+    def starting(self, slot: Slot) -> None:
+        """Note the start."""
+        self.slots.append(slot.index)
+
+    def measured(self, sample: Block | Failure) -> None:
+        """Note the sample."""
+        self.seen.append(sample)
+
+
+@pytest.mark.parametrize("alive_together", [1, 2, 8])
+def test_every_turn_is_taken_once(alive_together: int) -> None:
+    """An undisturbed sweep measures the plan, the whole plan, and nothing else, however many engines fit."""
+    shelf = swept(SimulatedEngine(alive_together=alive_together))
+    assert len(_blocks(shelf)) == PLANNED
+    assert _turns(shelf.kept) == _planned(shelf, alive_together)
+
+
+def test_engines_that_do_not_fit_together_never_meet() -> None:
+    """With room for one engine each is closed before the next starts, so that every start succeeds."""
+    engine = SimulatedEngine(alive_together=1)
+    notebook = Notebook()
+    shelf = a_shelf(engine)
+    a_sweep(engine, shelf, notebook).measure_arms()
+    assert _failures(shelf) == []
+    assert notebook.slots == [0, 1, 2, 3]
+
+
+@given(st.integers(0, PLANNED + 3), st.integers(0, PLANNED), st.sampled_from([1, 2, 4]))
+@settings(max_examples=25)
+def test_resumed_sweeps_lose_and_repeat_nothing(first: int, second: int, alive_together: int) -> None:
+    """Interrupted twice anywhere and resumed, a sweep takes each turn once and keeps what it had."""
+    shelf = a_shelf(SimulatedEngine(alive_together=alive_together))
+    kept: list[Block | Failure] = []
+    for events in (first, second, 10_000):
+        try:
+            engine = SimulatedEngine(alive_together=alive_together)
+            a_sweep(engine, shelf, Impatient(events)).measure_arms()
+        except KeyboardInterrupt:
+            assert shelf.kept[: len(kept)] == kept
+            kept = shelf.samples()
+    assert _turns(shelf.kept) == _planned(shelf, alive_together)
+
+
+def test_an_interrupted_sweep_leaves_no_engine_behind() -> None:
+    """Ctrl-C closes every engine of the sitting."""
+    engine = SimulatedEngine(alive_together=4)
+    with pytest.raises(KeyboardInterrupt):
+        a_sweep(engine, a_shelf(engine), Impatient(10)).measure_arms()
+    assert len([engine.start(Arm.NO_SPEC) for _ in range(4)]) == 4
+
+
+def test_resumed_engines_are_told_apart() -> None:
+    """A new process of an old slot has a start number of its own, since its luck is another."""
+    shelf = a_shelf(SimulatedEngine(alive_together=4))
+    with pytest.raises(KeyboardInterrupt):
+        a_sweep(SimulatedEngine(alive_together=4), shelf, Impatient(20)).measure_arms()
+    before = {s.start for s in shelf.kept}
+    done = len(shelf.kept)
+    a_sweep(SimulatedEngine(alive_together=4), shelf).measure_arms()
+    assert before.isdisjoint({s.start for s in shelf.kept[done:]})
+
+
+def test_a_finished_sweep_starts_no_engine() -> None:
+    """The same command on a finished run measures nothing more."""
+    shelf = swept(SimulatedEngine(alive_together=4))
+    notebook = Notebook()
+    a_sweep(SimulatedEngine(alive_together=4), shelf, notebook).measure_arms()
+    assert notebook == Notebook(plans=[(PLANNED, PLANNED)])
+
+
+def test_only_slots_with_turns_left_are_started() -> None:
+    """A resumed sweep starts no engine whose turns are all on disk."""
+    shelf = swept(SimulatedEngine(alive_together=4))
+    shelf.kept = [s for s in shelf.kept if s.slot != 2]
+    notebook = Notebook()
+    a_sweep(SimulatedEngine(alive_together=4), shelf, notebook).measure_arms()
+    assert notebook.slots == [2]
+
+
+def test_blocks_are_kept_before_they_are_told() -> None:
+    """An observer hears of a block only once it is safe."""
+    engine = SimulatedEngine(alive_together=4)
+    shelf = a_shelf(engine)
+
+    class Checking(Silent):
+        def measured(self, sample: Block | Failure) -> None:
+            assert shelf.kept[-1] is sample
+
+    a_sweep(engine, shelf, Checking()).measure_arms()
+    assert len(shelf.kept) == PLANNED
+
+
+def test_a_failing_cell_is_a_fact_and_not_the_end() -> None:
+    """A cell that ends its engine is recorded with the reason, and all other cells are measured in full."""
+    shelf = swept(SimulatedEngine(alive_together=4, failing_cells=[DOOMED]))
+    assert {(f.cell, f.reason) for f in _failures(shelf)} == {(DOOMED, f"{DOOMED} was planned to fail.")}
+    assert len(_failures(shelf)) == 4
+    assert len(_blocks(shelf)) == PLANNED - 4
+
+
+def test_a_dead_engine_is_started_again() -> None:
+    """The turns after a failure are measured by a new start of the same slot."""
+    shelf = swept(SimulatedEngine(alive_together=1, failing_cells=[DOOMED]), starts=1)
+    failed = next(i for i, s in enumerate(shelf.kept) if isinstance(s, Failure))
+    after = [s for s in shelf.kept[failed + 1 :] if s.slot == shelf.kept[failed].slot]
+    assert {s.start for s in after}.isdisjoint({s.start for s in shelf.kept[: failed + 1]})
+
+
+def test_a_deadly_cell_does_not_use_up_its_engines() -> None:
+    """However many cells end their engines, each is dropped after two of them, and the rest is measured in full."""
+    doomed = [Cell(Arm.DSD, 16, k) for k in (0, 1, 2)] + [Cell(Arm.DSD, 4, 2)]
+    engine = SimulatedEngine(alive_together=1, failing_cells=doomed)
+    shelf = a_shelf(engine, rounds=6, starts=3)
+    notebook = Notebook()
+    a_sweep(engine, shelf, notebook).measure_arms()
+    assert {f.cell for f in _failures(shelf)} == set(doomed)
+    assert len(_failures(shelf)) == len(doomed) * 6 * 3
+    assert len(notebook.slots) == 6 + len(doomed) * ENGINES_A_CELL
+
+
+def test_an_engine_that_keeps_failing_is_given_up() -> None:
+    """After three starts a slot's turns are recorded as failures, and the next slot goes on."""
+    engine = SimulatedEngine(alive_together=1, failing_starts=range(2, 2 + STARTS_A_SLOT))
+    notebook = Notebook()
+    shelf = a_shelf(engine)
+    a_sweep(engine, shelf, notebook).measure_arms()
+    assert notebook.slots == [0, 1, 2, 2, 2, 3]
+    assert {f.slot for f in _failures(shelf)} == {2}
+    assert len(_failures(shelf)) == PLANNED * 3 // 8
+    assert _failures(shelf)[-1].reason == "the engine failed to start 3 times."
+
+
+@pytest.mark.parametrize("start", [0, 1])
+def test_an_arm_that_never_starts_ends_the_sweep(start: int) -> None:
+    """Without a first start of an arm nothing can be compared, so the engine's own words reach the user."""
+    engine = SimulatedEngine(alive_together=4, failing_starts=[start])
+    with pytest.raises(EngineFailed, match=f"Start {start} was planned to fail"):
+        a_sweep(engine, a_shelf(engine)).measure_arms()
+    assert len([engine.start(Arm.NO_SPEC) for _ in range(4)]) == 4
+
+
+def test_a_start_that_fails_once_is_tried_again() -> None:
+    """Where the arm has run before, a start that fails costs nothing but another start."""
+    shelf = swept(SimulatedEngine(alive_together=1, failing_starts=[3]))
+    assert _turns(shelf.kept) == _planned(shelf, 1)
+    assert _failures(shelf) == []
+
+
+def test_fixed_k_is_measured_beside_fresh_engines() -> None:
+    """The best fixed K runs in slots of its own, alternating with engines without speculation."""
+    engine = SimulatedEngine(CostLaw(graphs_static=0.9), alive_together=4)
+    shelf = swept(engine, fixed_k=2)
+    later = Counter(t for s in plan_static(shelf.manifest.request, 4, 2) for t in s.turns)
+    assert _turns(shelf.kept) == _planned(shelf, 4) + later
+    assert {s.cell.arm for s in shelf.kept if s.slot >= 4} == {Arm.NO_SPEC, Arm.STATIC}
+
+
+@pytest.mark.parametrize(("graphs_static", "differs"), [(0.9, True), (1.0, False)])
+def test_graphs_say_whether_a_fixed_k_is_another_engine(graphs_static: float, differs: bool) -> None:
+    """The arm `static` is worth its time only where a table changes the CUDA graphs."""
+    assert SimulatedEngine(CostLaw(graphs_static=graphs_static)).describe().table_changes_graphs is differs
+
+
+def test_blocks_carry_what_the_engine_said() -> None:
+    """A block holds as many kept steps as were asked for, their batch size in prompts, and its place in time."""
+    shelf = swept(SimulatedEngine(alive_together=4), steps=5)
+    assert {len(b.step_s) for b in _blocks(shelf)} == {5}
+    assert all(len(b.prompts) == b.cell.batch_size for b in _blocks(shelf))
+    times = [b.taken_at_s for b in _blocks(shelf)]
+    assert times == sorted(times)
+
+
+def test_progress_is_told_from_the_first_block() -> None:
+    """An observer learns the size of the plan first, and then of each sample in order."""
+    engine = SimulatedEngine(alive_together=4)
+    shelf = a_shelf(engine)
+    notebook = Notebook()
+    a_sweep(engine, shelf, notebook).measure_arms()
+    assert notebook.plans == [(PLANNED, 0)]
+    assert notebook.seen == shelf.kept
+
+
+def test_a_run_directory_keeps_every_block(tmp_path: Path) -> None:
+    """On a real disk, a sweep that was interrupted and resumed holds each turn once."""
+    environment = SimulatedEngine().describe()
+    manifest = a_manifest(request=a_request(starts=1, rounds=1), environment=environment)
+    run = RunDirectory.create(tmp_path, manifest)
+    with pytest.raises(KeyboardInterrupt):
+        Sweep(SimulatedEngine(alive_together=2), run, Impatient(7)).measure_arms()
+    again = RunDirectory.create(tmp_path, manifest)
+    assert len(again.samples()) == 6
+    Sweep(SimulatedEngine(alive_together=2), again, Silent()).measure_arms()
+    assert _turns(run.samples()) == Counter(t for s in plan_arms(manifest.request, 2) for t in s.turns)
