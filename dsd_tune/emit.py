@@ -66,14 +66,14 @@ def serve_line(profile: Profile, config: Mapping[str, object] | None) -> str:
 
 def _yaml_lines(profile: Profile, config: Mapping[str, object] | None) -> Iterator[str]:
     """JSON scalars and flow collections are YAML, so no value needs another kind of quoting."""
-    yield f"model: {json.dumps(profile.environment.model)}"
+    yield f"model: {_yaml(profile.environment.model)}"
     yield f"max-num-seqs: {profile.request.max_num_seqs}"
     for name, value in _flags(profile.request.engine_flags):
-        yield f"{name}: {json.dumps(value)}"
+        yield f"{name}: {_yaml(value)}"
     if config is not None:
         yield "speculative-config:"
         for key, item in config.items():
-            yield f"  {key}: {json.dumps(item)}"
+            yield f"  {key}: {_yaml(item)}"
 
 
 def _flags(words: tuple[str, ...]) -> Iterator[tuple[str, object]]:
@@ -93,11 +93,18 @@ def _flags(words: tuple[str, ...]) -> Iterator[tuple[str, object]]:
 
 
 def _scalar(word: str) -> object:
-    """A number, truth value or JSON collection as such; any other word as a string."""
+    """A number or a JSON object as such; a string wherever vLLM would read another word back (1.10, null, true)."""
     try:
-        return json.loads(word)
+        value = json.loads(word)
     except ValueError:
         return word
+    as_written = isinstance(value, dict) or (type(value) in {int, float} and str(value) == word)
+    return value if as_written else word
+
+
+def _yaml(value: object) -> str:
+    """JSON on one line. YAML knows no surrogate pairs, so letters stay letters."""
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _compact(config: Mapping[str, object] | None) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -62,7 +62,7 @@ class Fit:
             acceptance=self._position_rates(),
             acceptance_lengths=self._acceptance_lengths(),
             k0_tax=self._k0_tax(),
-            crossovers=tuple(self._crossover(k) for k in self.surface.ks if k > 0),
+            crossovers=self._crossovers(),
             critical=self._critical(),
             variance=Variance(self._noise.between_starts, self._noise.within_start),
             decision=decision,
@@ -156,10 +156,13 @@ class Fit:
         measured = np.flatnonzero(np.isfinite(tax.point))
         return tuple(Tax(self.surface.batch_sizes[i], tax[i].interval()) for i in measured)
 
-    def _crossover(self, k: int) -> Crossover:
+    def _crossovers(self) -> tuple[Crossover, ...]:
+        gains = {k: self.surface.no_spec - self.surface.fixed_tpot(k) for k in self.surface.ks if k > 0}
+        return tuple(self._crossover(k, gain) for k, gain in gains.items() if np.isfinite(gain.point).any())
+
+    def _crossover(self, k: int, gain: Sampled) -> Crossover:
         """Where the gain of `k` over `no_spec` first changes sign, linear in log B between measured neighbours."""
-        gain = self.surface.no_spec - self.surface.fixed_tpot(k)
-        pays = bool(gain.point[0] > 0)
+        pays = bool(gain.point[np.isfinite(gain.point)][0] > 0)
         at = _first_crossing(gain.point, self.surface.batch_sizes)
         if at is None:
             return Crossover(k, pays, None)
@@ -181,12 +184,21 @@ class Fit:
     def _warnings(self) -> list[str]:
         return [*self._failure_warnings(), *self._sampling_warnings()]
 
-    def _failure_warnings(self) -> list[str]:
-        reasons = {str(f.cell): f.reason for f in self.failures}
-        return [f"{cell} was not measured: {reason}" for cell, reason in sorted(reasons.items())]
+    def _failure_warnings(self) -> Iterator[str]:
+        reasons = dict.fromkeys(f.reason for f in self.failures)
+        for reason in reasons:
+            failed = [f.cell for f in self.failures if f.reason == reason]
+            cells = sorted(set(failed))
+            more = f" and {len(cells) - 3} more" if len(cells) > 3 else ""
+            yield f"{', '.join(map(str, cells[:3]))}{more} failed in {len(failed)} blocks: {reason}"
 
     def _sampling_warnings(self) -> list[str]:
         warnings = []
+        request = self.manifest.request
+        planned = request.starts * request.rounds * len(request.batch_sizes) * (1 + len(request.ks))
+        taken = len(self._main) + sum(f.slot < 2 * request.starts for f in self.failures)
+        if taken < planned:
+            warnings.append(f"the sweep was not finished ({taken} of {planned} blocks): resume it to be surer")
         starts = min(len({b.start for b in self._main if b.cell.arm is arm}) for arm in (Arm.NO_SPEC, Arm.DSD))
         if starts < FEW_STARTS:
             warnings.append(f"only {starts} engine starts an arm: intervals between arms are wide (--starts 3 or more)")

@@ -116,8 +116,13 @@ def _regret_beyond_ties(tpot: Sampled) -> Array:
 
 
 def _best_fixed_k(surface: Surface, weights: Array, max_num_seqs: int) -> int:
-    """The best K for all batch sizes alike; the smallest of those tied with it."""
-    lines = {k: spread(surface.fixed_tpot(k), surface.batch_sizes, max_num_seqs) for k in surface.ks if k > 0}
+    """The best K for all batch sizes alike; the smallest of those tied with it.
+
+    Where a fixed K ran in an engine of its own, the table's engine says nothing about the others: it has other graphs.
+    """
+    own = [k for k, ratio in surface.static.items() if not np.isnan(ratio.point).any()]
+    candidates = own or [k for k in surface.ks if k > 0]
+    lines = {k: spread(surface.fixed_tpot(k), surface.batch_sizes, max_num_seqs) for k in candidates}
     means = {k: _mean(line, weights) for k, line in lines.items() if not np.isnan(line.point).any()}
     if not means:
         raise UsageError("no K was measured at every batch size.", "Resume the sweep; see the failures it recorded.")
@@ -187,7 +192,7 @@ def _boundaries(table: Table, tpot: Sampled, surface: Surface) -> tuple[Boundary
         tied = ((low <= 0) & (high >= 0)) | (np.abs(saved.point) <= TIE)
         first, last = _run_around(tied, left.last)
         anchor = next((b for b in surface.batch_sizes if b > left.last), right.last)
-        margin = _share(saved[anchor - 1])
+        margin = _share(saved[anchor - 1]) if np.isfinite(saved.point[anchor - 1]) else None
         found.append(Boundary(left.last, first, last, left.k, right.k, margin))
     return tuple(found)
 
