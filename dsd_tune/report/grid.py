@@ -1,0 +1,146 @@
+"""A profile for the terminal: grid, what was learnt, and the verdict. 80 columns, no colour needed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Group, RenderableType
+from rich.table import Table as Grid
+from rich.text import Text
+
+from dsd_tune.records.measurement import Arm, Cell
+from dsd_tune.records.profile import Boundary, CellEstimate, Crossover, Interval, Profile, Verdict
+from dsd_tune.records.table import Table
+
+COLUMNS_A_LINE = 6
+"""With more columns a cell's second number goes under its first, so that 80 columns of text hold them."""
+
+
+def render(profile: Profile) -> RenderableType:
+    """Everything `fit` prints: grid, what was learnt, verdict and warnings."""
+    title = Text("TPOT in ms ±half its 95 % interval; * is the best of its batch size B")
+    return Group(title, tpot_grid(profile), Text(), facts(findings(profile)), Text(), verdict(profile))
+
+
+def facts(rows: Iterable[tuple[str, str]]) -> Grid:
+    """Labels and texts in two columns, so that long texts wrap beside their label."""
+    grid = Grid.grid(padding=(0, 1))
+    grid.add_column(no_wrap=True)
+    grid.add_column()
+    for label, text in rows:
+        grid.add_row(label, Text(text))
+    return grid
+
+
+def tpot_grid(profile: Profile) -> Grid:
+    """TPOT in ms by batch size and K; `*` marks the best of a row, `±` half of its 95 % interval in percent."""
+    cells = {e.cell: e for e in profile.cells}
+    columns = [(Arm.NO_SPEC, 0), *sorted({(c.arm, c.k) for c in cells if c.arm is not Arm.NO_SPEC})]
+    fits = len(columns) <= COLUMNS_A_LINE
+    between = "" if fits else "\n"
+    grid = Grid(box=SIMPLE_HEAD, padding=(0, int(fits), 0, 0))
+    grid.add_column("B", justify="right")
+    for arm, k in columns:
+        grid.add_column(heading(arm, k), justify="right")
+    for batch_size in profile.request.batch_sizes:
+        row = [cells.get(Cell(arm, batch_size, k)) for arm, k in columns]
+        best = min((e.tpot_s.value for e in row if e), default=0.0)
+        grid.add_row(str(batch_size), *(_entry(e, best, between) for e in row))
+    return grid
+
+
+def heading(arm: Arm, k: int) -> str:
+    """What a column of cells is called."""
+    return {Arm.NO_SPEC: "no spec", Arm.DSD: f"K={k}", Arm.STATIC: f"fixed {k}"}[arm]
+
+
+def _entry(estimate: CellEstimate | None, best: float, between: str) -> str:
+    if estimate is None:
+        return "-"
+    tpot = estimate.tpot_s
+    half = (tpot.high - tpot.low) / 2 / tpot.value
+    return f"{'*' if tpot.value == best else ''}{three_digits(tpot.value * 1e3)}{between}±{half:.0%}"
+
+
+def three_digits(ms: float) -> str:
+    """Milliseconds of a fast machine or a slow one, in the same width."""
+    return f"{ms:.{1 if ms < 99.95 else 0}f}"
+
+
+def findings(profile: Profile) -> Iterator[tuple[str, str]]:
+    """Label and text of each thing learnt besides the grid."""
+    yield "Acceptance length", ", ".join(f"K={a.k} {_plain(a.tokens)}" for a in profile.acceptance_lengths if a.k)
+    yield "Accepted by position", ", ".join(f"{a.position}: {_percent(a.rate)}" for a in profile.acceptance)
+    yield "Tax of K=0", _tax(profile)
+    yield "Critical BS*K", _critical(profile)
+    yield "Stops paying", "; ".join(_crossover(c) for c in profile.crossovers)
+    starts, blocks = profile.variance.between_starts, profile.variance.within_start
+    yield "Noise", f"{starts:.1%} between engine starts, {blocks:.1%} between blocks of one start"
+
+
+def _tax(profile: Profile) -> str:
+    taxes = ", ".join(f"B={t.batch_size} {t.share.value:+.1%}" for t in profile.k0_tax)
+    return f"over no speculation, in the table's engine: {taxes}"
+
+
+def _critical(profile: Profile) -> str:
+    size = profile.critical.tokens
+    return profile.critical.remark if size is None else f"{_plain(size, 0)} tokens in flight; {profile.critical.remark}"
+
+
+def _crossover(crossover: Crossover) -> str:
+    k, at = crossover.k, crossover.at
+    if at is None:
+        return f"K={k} pays at every size measured" if crossover.pays else f"K={k} never pays"
+    direction = "" if crossover.pays else " (it pays above)"
+    return f"K={k} at B={at.value:.0f} [{at.low:.0f}, {at.high:.0f}]{direction}"
+
+
+def verdict(profile: Profile) -> RenderableType:
+    """The decision, the choices it was weighed against, and where it loses."""
+    return Group(Text(f"Verdict: {_named(profile)}", style="bold"), facts(_grounds(profile)))
+
+
+def _grounds(profile: Profile) -> Iterator[tuple[str, str]]:
+    decision = profile.decision
+    yield "  Why", f"{decision.reason}."
+    yield "  Table", f"{_lists(decision.table)} saves {_percent(decision.table_gain)}"
+    worst = f"at its worst batch size it loses {decision.fixed_worst_loss:.1%}"
+    yield "  Fixed K", f"{decision.fixed_k} saves {_percent(decision.fixed_gain)}; {worst}"
+    yield "  Weights", decision.weights
+    for boundary in decision.boundaries:
+        yield f"  After B={boundary.after}", _boundary(boundary)
+    for stretch in decision.losing:
+        yield f"  B={stretch.first} to {stretch.last}", f"no speculation would be {_percent(stretch.loss)} faster there"
+    for warning in profile.warnings:
+        yield "  Warning", warning
+
+
+def _boundary(boundary: Boundary) -> str:
+    tied = f"tied from B={boundary.low} to {boundary.high}" if boundary.low < boundary.high else "no ties"
+    then = f"then saves {_percent(boundary.margin)}" if boundary.margin else f"K={boundary.left_k} failed there"
+    return f"K={boundary.left_k} to K={boundary.right_k} ({tied}); {then}"
+
+
+def _lists(table: Table) -> str:
+    return str(table.as_lists()).replace(" ", "")
+
+
+def _named(profile: Profile) -> str:
+    decision = profile.decision
+    match decision.verdict:
+        case Verdict.TABLE:
+            return f"{decision.verdict}: {_lists(decision.table)}"
+        case Verdict.FIXED:
+            return f"{decision.verdict}: {decision.fixed_k}"
+        case _:
+            return str(decision.verdict)
+
+
+def _percent(share: Interval) -> str:
+    return f"{share.value:.1%} [{share.low:.1%}, {share.high:.1%}]"
+
+
+def _plain(interval: Interval, digits: int = 2) -> str:
+    return f"{interval.value:.{digits}f} [{interval.low:.{digits}f}, {interval.high:.{digits}f}]"

@@ -1,0 +1,187 @@
+"""A sweep while it runs: a live table on a terminal, plain lines elsewhere. Both show raw medians, not the verdict."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table as Grid
+from rich.text import Text
+
+from dsd_tune.plan import Slot
+from dsd_tune.records.measurement import Arm, Block, Cell, Failure
+from dsd_tune.report.grid import COLUMNS_A_LINE, heading, three_digits
+
+
+@dataclass(slots=True)
+class Progress:
+    """What has been measured so far; the sweep's observer counts here and a view reads it."""
+
+    turns: int = 0
+    done: int = 0
+    failures: int = 0
+    measured_here: int = 0
+    began_at: float | None = None
+    step_s: dict[Cell, list[float]] = field(default_factory=lambda: defaultdict(list))
+    steps: dict[int, int] = field(default_factory=lambda: defaultdict(int))
+    tokens: dict[int, int] = field(default_factory=lambda: defaultdict(int))
+
+    def add(self, sample: Block | Failure) -> None:
+        """Count one turn."""
+        self.done += 1
+        self.measured_here += 1
+        if isinstance(sample, Failure):
+            self.failures += 1
+            return
+        self.step_s[sample.cell].append(statistics.median(sample.step_s))
+        for prompt in sample.prompts:
+            self.steps[sample.cell.k] += prompt.steps
+            self.tokens[sample.cell.k] += prompt.tokens
+
+    def left_s(self) -> float | None:
+        """Seconds left at the pace of this process; None before the first block."""
+        if not self.measured_here or self.began_at is None:
+            return None
+        return (time.monotonic() - self.began_at) / self.measured_here * (self.turns - self.done)
+
+    def acceptance_length(self, k: int) -> float | None:
+        """Tokens per step at K so far; None before the first step at it."""
+        return self.tokens[k] / self.steps[k] if self.steps.get(k) else None
+
+    def tpot_s(self, cell: Cell) -> float | None:
+        """Time per output token of a cell so far; None while it is unmeasured."""
+        length = self.acceptance_length(cell.k)
+        return statistics.median(self.step_s[cell]) / length if length and cell in self.step_s else None
+
+    def headline(self) -> str:
+        """Blocks done and time left, in one line."""
+        left = self.left_s()
+        rest = "" if left is None else f", about {_clock(left)} left"
+        failed = f", {self.failures} failed" if self.failures else ""
+        return f"{self.done} of {self.turns} blocks{failed}{rest}"
+
+
+class View(Protocol):
+    """Where progress is shown."""
+
+    def refresh(self, note: str) -> None:
+        """Show the current state; `note` says what is going on now."""
+        ...
+
+
+@dataclass(slots=True)
+class Watcher:
+    """Turns a sweep's events into progress on a view."""
+
+    view: View
+    progress: Progress
+
+    def planned(self, turns: int, done: int) -> None:
+        """A part of the plan begins; what is on disk already counts as done."""
+        self.progress.turns += turns
+        self.progress.done += done
+        self.view.refresh("resuming" if done else "planning")
+
+    def starting(self, slot: Slot) -> None:
+        """An engine start begins."""
+        self.view.refresh(f"starting engine {slot.index + 1} ({slot.arm})")
+
+    def measured(self, sample: Block | Failure) -> None:
+        """A block or a failure is on disk."""
+        if self.progress.began_at is None:
+            self.progress.began_at = time.monotonic()
+            self.progress.measured_here -= 1
+        self.progress.add(sample)
+        self.view.refresh(_line(sample, self.progress))
+
+
+@contextmanager
+def watch(console: Console) -> Iterator[Watcher]:
+    """A watcher that draws a live table where the console is a terminal, and prints lines elsewhere."""
+    progress = Progress()
+    if not console.is_terminal:
+        yield Watcher(_Lines(console, progress), progress)
+        return
+    with Live(console=console, refresh_per_second=4) as live:
+        yield Watcher(_LiveTable(live, progress), progress)
+
+
+_SECONDS_BETWEEN_LINES = 2.0
+
+
+@dataclass(slots=True)
+class _Lines:
+    """One line every couple of seconds at most, so that a log stays readable."""
+
+    console: Console
+    progress: Progress
+    last_at: float = 0.0
+
+    def refresh(self, note: str) -> None:
+        now = time.monotonic()
+        last = self.progress.done == self.progress.turns
+        if now - self.last_at >= _SECONDS_BETWEEN_LINES or last or note.startswith("starting"):
+            self.last_at = now
+            self.console.print(f"{self.progress.headline()}: {note}", soft_wrap=True, highlight=False, markup=False)
+
+
+@dataclass(slots=True)
+class _LiveTable:
+    live: Live
+    progress: Progress
+
+    def refresh(self, note: str) -> None:
+        progress = self.progress
+        title = Text("TPOT in ms (step time); * is the row's best so far")
+        rest = (_lengths(progress), Text(progress.headline()), Text(note))
+        self.live.update(Group(title, _grid(progress), *rest))
+
+
+def _grid(progress: Progress) -> Grid:
+    """Step time and TPOT in ms of every cell so far, the best K of each batch size marked."""
+    cells = list(progress.step_s)
+    columns = sorted({(c.arm, c.k) for c in cells}, key=lambda column: (column[0] is not Arm.NO_SPEC, column))
+    fits = len(columns) <= COLUMNS_A_LINE
+    between = " " if fits else "\n"
+    grid = Grid(box=SIMPLE_HEAD, padding=(0, int(fits), 0, 0))
+    grid.add_column("B", justify="right")
+    for arm, k in columns:
+        grid.add_column(heading(arm, k), justify="right")
+    for batch_size in sorted({c.batch_size for c in cells}):
+        row = [Cell(arm, batch_size, k) for arm, k in columns]
+        best = min((t for cell in row if (t := progress.tpot_s(cell))), default=None)
+        grid.add_row(str(batch_size), *(_entry(progress, cell, best, between) for cell in row))
+    return grid
+
+
+def _entry(progress: Progress, cell: Cell, best: float | None, between: str) -> str:
+    tpot = progress.tpot_s(cell)
+    if tpot is None:
+        return "-"
+    step = statistics.median(progress.step_s[cell])
+    return f"{'*' if tpot == best else ''}{three_digits(tpot * 1e3)}{between}({step * 1e3:.0f})"
+
+
+def _lengths(progress: Progress) -> RenderableType:
+    lengths = [(k, progress.acceptance_length(k)) for k in sorted(progress.steps) if k]
+    return Text("Acceptance length: " + ", ".join(f"K={k} {al:.2f}" for k, al in lengths if al))
+
+
+def _line(sample: Block | Failure, progress: Progress) -> str:
+    if isinstance(sample, Failure):
+        return f"{sample.cell} failed: {sample.reason}"
+    step = statistics.median(sample.step_s) * 1e3
+    tpot = progress.tpot_s(sample.cell)
+    return f"{sample.cell}: step {step:.1f} ms" + (f", TPOT {tpot * 1e3:.1f} ms" if tpot else "")
+
+
+def _clock(seconds: float) -> str:
+    return f"{seconds // 60:.0f} min {seconds % 60:.0f} s" if seconds >= 60 else f"{seconds:.0f} s"

@@ -1,0 +1,197 @@
+from dataclasses import replace
+from io import StringIO
+
+import pytest
+from builders import a_profile
+from rich.console import Console
+
+from dsd_tune.records.measurement import Arm, Cell
+from dsd_tune.records.profile import (
+    AcceptanceLength,
+    Boundary,
+    CellEstimate,
+    CriticalSize,
+    Crossover,
+    Interval,
+    PositionAcceptance,
+    Profile,
+    Stretch,
+    Tax,
+    Variance,
+    Verdict,
+)
+from dsd_tune.records.table import Table
+from dsd_tune.report.grid import render
+
+WIDTH = 80
+
+TPOT_MS = {
+    (Arm.NO_SPEC, 0): (38.64, 40.1, 51.32),
+    (Arm.DSD, 0): (38.2, 41.6, 54.9),
+    (Arm.DSD, 1): (26.4, 29.55, 51.04),
+    (Arm.DSD, 2): (24.5, 30.25, None),
+}
+
+
+def _interval(value: float, half: float) -> Interval:
+    return Interval(value, value - half, value + half)
+
+
+def _cells() -> tuple[CellEstimate, ...]:
+    return tuple(
+        CellEstimate(
+            Cell(arm, size, k), _interval(ms / 1e3, 0), _interval(ms / 1e3, ms / 2e4), _interval(0, 0.1), 3, 6, 1.0
+        )
+        for (arm, k), row in TPOT_MS.items()
+        for size, ms in zip((1, 4, 16), row, strict=True)
+        if ms
+    )
+
+
+def _profile() -> Profile:
+    """Every kind of line once, in round numbers."""
+    profile = a_profile()
+    decision = replace(
+        profile.decision,
+        table=Table.from_dense([2] * 2 + [1] * 10 + [0] * 4),
+        table_gain=_interval(0.25, 0.05),
+        fixed_k=1,
+        fixed_gain=_interval(0.24, 0.05),
+        fixed_worst_loss=0.051,
+        boundaries=(
+            Boundary(2, 2, 6, 2, 1, _interval(0.023, 0.031)),
+            Boundary(12, 12, 12, 1, 0, None),
+        ),
+        losing=(Stretch(13, 16, _interval(0.07, 0.01)),),
+        weights="every doubling of the batch size counts alike",
+        reason="the table saves 25.0% [20.0%, 30.0%] of TPOT over no speculation",
+    )
+    return replace(
+        profile,
+        cells=_cells(),
+        acceptance=(PositionAcceptance(1, _interval(0.6, 0.03)), PositionAcceptance(2, _interval(0.3, 0.02))),
+        acceptance_lengths=(
+            AcceptanceLength(0, _interval(1, 0)),
+            AcceptanceLength(1, _interval(1.6, 0.03)),
+            AcceptanceLength(2, _interval(1.9, 0.05)),
+        ),
+        k0_tax=(Tax(1, _interval(-0.011, 0.02)), Tax(4, _interval(0.037, 0.02)), Tax(16, _interval(0.07, 0.02))),
+        crossovers=(
+            Crossover(1, True, None),
+            Crossover(2, True, Interval(14.2, 11, 20)),
+            Crossover(3, False, Interval(6, 4, 8)),
+            Crossover(4, False, None),
+        ),
+        critical=CriticalSize(Interval(11.4, 10, 14), 0.02, "a bend in 100 of 100 refits"),
+        variance=Variance(0.039, 0.018),
+        decision=decision,
+        warnings=("dsd B=16 K=2 failed in 6 blocks: out of memory",),
+    )
+
+
+def _shown(profile: Profile, width: int = WIDTH) -> str:
+    console = Console(width=width, file=StringIO(), color_system=None)
+    console.print(render(profile))
+    output = console.file
+    assert isinstance(output, StringIO)
+    return "\n".join(line.rstrip() for line in output.getvalue().splitlines())
+
+
+WHOLE = """\
+TPOT in ms ±half its 95 % interval; * is the best of its batch size B
+
+  B  no spec      K=0       K=1       K=2
+ ─────────────────────────────────────────
+  1  38.6±5%  38.2±5%   26.4±5%  *24.5±5%
+  4  40.1±5%  41.6±5%  *29.6±5%   30.2±5%
+ 16  51.3±5%  54.9±5%  *51.0±5%         -
+
+
+Acceptance length    K=1 1.60 [1.57, 1.63], K=2 1.90 [1.85, 1.95]
+Accepted by position 1: 60.0% [57.0%, 63.0%], 2: 30.0% [28.0%, 32.0%]
+Tax of K=0           over no speculation, in the table's engine: B=1 -1.1%, B=4
+                     +3.7%, B=16 +7.0%
+Critical BS*K        11 [10, 14] tokens in flight; a bend in 100 of 100 refits
+Stops paying         K=1 pays at every size measured; K=2 at B=14 [11, 20]; K=3
+                     at B=6 [4, 8] (it pays above); K=4 never pays
+Noise                3.9% between engine starts, 1.8% between blocks of one
+                     start
+
+Verdict: deploy this table: [[1,2,2],[3,12,1],[13,16,0]]
+  Why        the table saves 25.0% [20.0%, 30.0%] of TPOT over no speculation.
+  Table      [[1,2,2],[3,12,1],[13,16,0]] saves 25.0% [20.0%, 30.0%]
+  Fixed K    1 saves 24.0% [19.0%, 29.0%]; at its worst batch size it loses 5.1%
+  Weights    every doubling of the batch size counts alike
+  After B=2  K=2 to K=1 (tied from B=2 to 6); then saves 2.3% [-0.8%, 5.4%]
+  After B=12 K=1 to K=0 (no ties); K=1 failed there
+  B=13 to 16 no speculation would be 7.0% [6.0%, 8.0%] faster there
+  Warning    dsd B=16 K=2 failed in 6 blocks: out of memory"""
+
+
+def test_the_whole_view() -> None:
+    """A profile reads at 80 columns as it does here, to the letter."""
+    assert _shown(_profile()) == WHOLE
+
+
+def _wide(k_max: int, ms: float) -> Profile:
+    """A profile with `k_max` Ks and a fixed one, all cells alike."""
+    cells = [Cell(Arm.NO_SPEC, 1, 0), Cell(Arm.STATIC, 1, k_max), *(Cell(Arm.DSD, 1, k) for k in range(k_max + 1))]
+    estimate = CellEstimate(cells[0], _interval(ms, 0), _interval(ms / 1e3, ms / 1e4), _interval(0, 0), 3, 6, 1.0)
+    profile = _profile()
+    return replace(
+        profile,
+        request=replace(profile.request, batch_sizes=(1, 16), ks=tuple(range(k_max + 1))),
+        cells=tuple(replace(estimate, cell=cell) for cell in cells),
+    )
+
+
+@pytest.mark.parametrize("k_max", [1, 4, 5, 8])
+@pytest.mark.parametrize("ms", [9.87, 98.7, 99.96, 987.6])
+def test_wide_grids_lose_nothing(k_max: int, ms: float) -> None:
+    """At 80 columns every value and every interval is whole, however many Ks there are."""
+    shown = _shown(_wide(k_max, ms))
+    assert "…" not in shown
+    assert max(map(len, shown.splitlines())) <= WIDTH
+    value = f"{ms:.1f}" if ms < 99.95 else f"{ms:.0f}"
+    grid = shown[: shown.index("Acceptance length")]
+    assert grid.count(f"*{value}") == k_max + 3
+    assert grid.count("±10%") == k_max + 3
+
+
+def test_long_texts_wrap_beside_their_label() -> None:
+    """A long reason, a long warning and a table of many ranges stay inside 80 columns, and whole."""
+    profile = _profile()
+    dense = [k for b in range(32) for k in ((b % 7),) * 4]
+    decision = replace(profile.decision, table=Table.from_dense(dense), reason="because " * 40)
+    shown = _shown(replace(profile, decision=decision, warnings=("beware " * 40,)))
+    assert max(map(len, shown.splitlines())) <= WIDTH
+    assert shown.count("because") == 40
+    assert shown.count("beware") == 40
+    lists = str(decision.table.as_lists()).replace(" ", "")
+    assert lists in "".join(line.strip() for line in shown.splitlines()).replace(" ", "")
+
+
+@pytest.mark.parametrize(
+    ("verdict", "headline"),
+    [
+        (Verdict.FIXED, "Verdict: use this fixed K: 1"),
+        (Verdict.OFF, "Verdict: turn speculation off"),
+        (Verdict.UNCLEAR, "Verdict: cannot tell"),
+    ],
+)
+def test_the_verdict_is_one_line(verdict: Verdict, headline: str) -> None:
+    """Each verdict has a line of its own, with what is to be deployed and nothing else."""
+    profile = _profile()
+    shown = _shown(replace(profile, decision=replace(profile.decision, verdict=verdict)))
+    assert headline in shown.splitlines()
+
+
+def test_no_bend_is_told_in_words() -> None:
+    """Without a critical size the reader learns why."""
+    profile = replace(_profile(), critical=CriticalSize(None, 0.02, "no bend: step time grows evenly"))
+    assert "Critical BS*K        no bend: step time grows evenly" in _shown(profile)
+
+
+def test_engine_words_are_not_markup() -> None:
+    """Brackets in a reason or a warning are printed as they are."""
+    assert "[/bold] died [red]" in _shown(replace(_profile(), warnings=("[/bold] died [red]",)))

@@ -1,0 +1,167 @@
+from io import StringIO
+
+import pytest
+from builders import a_block, a_failure, a_shelf, a_sweep
+from rich.console import Console
+
+from dsd_tune.engines.simulated import NO_NOISE, SimulatedEngine
+from dsd_tune.plan import Slot
+from dsd_tune.records.measurement import Arm, Block, Cell, PromptCounts
+from dsd_tune.report import live
+from dsd_tune.report.live import Progress, Watcher, watch
+
+
+def _console(*, terminal: bool) -> Console:
+    return Console(width=80, height=40, file=StringIO(), force_terminal=terminal, color_system=None)
+
+
+def _text(console: Console) -> str:
+    assert isinstance(console.file, StringIO)
+    return console.file.getvalue()
+
+
+def _block(cell: Cell, *step_s: float, accepted: int = 8) -> Block:
+    drafted, counts = (10,) * cell.k, (accepted,) * cell.k
+    return a_block(cell=cell, step_s=step_s, steps_run=len(step_s), prompts=(PromptCounts("p", 10, drafted, counts),))
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The monotonic clock that the view reads: set its one number."""
+    now = [100.0]
+    monkeypatch.setattr(live.time, "monotonic", lambda: now[0])
+    return now
+
+
+class Blind:
+    """A view that shows nothing and remembers the notes."""
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+
+    def refresh(self, note: str) -> None:
+        """Remember the note."""
+        self.notes.append(note)
+
+
+def test_tpot_so_far_joins_medians_and_pooled_acceptance() -> None:
+    """A cell's TPOT is the median of its blocks over the tokens per step of its K at every batch size."""
+    progress = Progress()
+    progress.add(_block(Cell(Arm.DSD, 1, 1), 0.02, 0.02, 0.5, accepted=10))
+    progress.add(_block(Cell(Arm.DSD, 8, 1), 0.03, accepted=0))
+    assert progress.acceptance_length(1) == pytest.approx(1.5)
+    assert progress.tpot_s(Cell(Arm.DSD, 1, 1)) == pytest.approx(0.02 / 1.5)
+
+
+def test_what_was_not_measured_has_no_numbers() -> None:
+    """Before its first block a cell has neither TPOT nor acceptance length, and asking for them adds none."""
+    progress = Progress()
+    assert progress.tpot_s(Cell(Arm.DSD, 1, 1)) is None
+    assert progress.acceptance_length(1) is None
+    assert progress.left_s() is None
+    assert progress.step_s == {}
+
+
+def test_time_left_follows_the_pace_of_this_process(clock: list[float]) -> None:
+    """Time left counts the blocks measured here since the first, not those that an earlier process left."""
+    watcher = Watcher(Blind(), Progress())
+    watcher.planned(100, 60)
+    watcher.measured(_block(Cell(Arm.DSD, 1, 1), 0.02))
+    assert watcher.progress.left_s() is None
+    for _ in range(4):
+        clock[0] += 3
+        watcher.measured(_block(Cell(Arm.DSD, 1, 1), 0.02))
+    assert watcher.progress.left_s() == pytest.approx(3 * 35)
+    assert watcher.progress.headline() == "65 of 100 blocks, about 1 min 45 s left"
+
+
+def test_failures_are_counted_and_told() -> None:
+    """A failure counts as done, shows in the headline, and is told with its reason."""
+    view = Blind()
+    watcher = Watcher(view, Progress())
+    watcher.planned(10, 0)
+    watcher.measured(a_failure())
+    assert watcher.progress.headline() == "1 of 10 blocks, 1 failed"
+    assert view.notes[-1] == "static B=16 K=2 failed: out of memory"
+
+
+def test_parts_of_a_plan_add_up() -> None:
+    """The fixed K's part of the plan is added to the arms'."""
+    view = Blind()
+    watcher = Watcher(view, Progress())
+    watcher.planned(10, 10)
+    watcher.planned(6, 0)
+    assert watcher.progress.headline() == "10 of 16 blocks"
+    assert view.notes == ["resuming", "planning"]
+
+
+def test_a_log_gets_plain_lines(clock: list[float]) -> None:
+    """Without a terminal every line is text, starts are told at once, and blocks every two seconds at most."""
+    console = _console(terminal=False)
+    with watch(console) as watcher:
+        watcher.planned(50, 0)
+        watcher.starting(Slot(2, Arm.DSD))
+        for _ in range(40):
+            clock[0] += 0.1
+            watcher.measured(_block(Cell(Arm.DSD, 1, 1), 0.02))
+    lines = _text(console).splitlines()
+    assert lines[0] == "0 of 50 blocks: planning"
+    assert lines[1] == "0 of 50 blocks: starting engine 3 (dsd)"
+    assert len(lines) == 3
+    assert lines[2].endswith("dsd B=1 K=1: step 20.0 ms, TPOT 11.1 ms")
+    assert "\x1b" not in _text(console)
+
+
+def test_the_last_block_is_always_told(clock: list[float]) -> None:
+    """A log ends with the block that finished the plan."""
+    console = _console(terminal=False)
+    with watch(console) as watcher:
+        watcher.planned(1, 0)
+        watcher.measured(_block(Cell(Arm.NO_SPEC, 4, 0), 0.04))
+    assert _text(console).splitlines()[-1].startswith("1 of 1 blocks")
+
+
+def test_engine_words_are_no_markup(clock: list[float]) -> None:
+    """What an engine said last is printed as it is, brackets and all."""
+    console = _console(terminal=False)
+    with watch(console) as watcher:
+        watcher.planned(1, 0)
+        watcher.measured(a_failure(reason="[/red] index [0] out of range"))
+    assert "[/red] index [0] out of range" in _text(console)
+
+
+def test_a_terminal_gets_a_table() -> None:
+    """On a terminal the grid, acceptance, progress and the last block stay in view, no wider than 80 columns."""
+    console = _console(terminal=True)
+    engine = SimulatedEngine(noise=NO_NOISE, alive_together=4)
+    with watch(console) as watcher:
+        a_sweep(engine, a_shelf(engine), watcher).measure_arms()
+    frame = _text(console)
+    last = frame[frame.rindex("TPOT in ms") :]
+    assert "48 of 48 blocks" in last
+    assert "Acceptance length: K=1 1." in last
+    assert "no spec" in last
+    assert all(len(line) <= 80 for line in last.splitlines())
+
+
+def test_the_best_of_a_row_is_marked() -> None:
+    """In each row of the live table the smallest TPOT so far carries the star."""
+    progress = Progress()
+    progress.add(_block(Cell(Arm.NO_SPEC, 1, 0), 0.02))
+    progress.add(_block(Cell(Arm.DSD, 1, 1), 0.024))
+    console = _console(terminal=False)
+    console.print(live._grid(progress))
+    assert "*13.3 (24)" in _text(console)
+    assert _text(console).count("*") == 1
+
+
+def test_a_wide_live_table_loses_no_tpot() -> None:
+    """At 80 columns the TPOT of every cell is whole, with K up to 8 and a fixed one."""
+    progress = Progress()
+    columns = [(Arm.NO_SPEC, 0), *((Arm.DSD, k) for k in range(9)), (Arm.STATIC, 4)]
+    for arm, k in columns:
+        progress.add(_block(Cell(arm, 32, k), 0.1234))
+    console = _console(terminal=False)
+    console.print(live._grid(progress))
+    assert "…" not in _text(console)
+    assert max(map(len, _text(console).splitlines())) <= 80
