@@ -16,7 +16,7 @@ from typing import Protocol
 from dsd_tune.engines.protocol import Engine, RunningEngine
 from dsd_tune.errors import EngineFailed
 from dsd_tune.plan import Sitting, Slot, Turn, plan_arms, plan_static
-from dsd_tune.records.measurement import Block, Cell, Failure
+from dsd_tune.records.measurement import Arm, Block, Cell, Failure
 from dsd_tune.storage.run_directory import RunDirectory
 
 STARTS_A_SLOT = 3
