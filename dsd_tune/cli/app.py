@@ -1,0 +1,47 @@
+"""The table of contents of the command line, and the one place where errors become a sentence and an exit code."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from types import FrameType
+from typing import NoReturn
+
+import typer
+
+from dsd_tune.cli.check import check
+from dsd_tune.cli.emit_config import emit_config
+from dsd_tune.cli.fit import fit
+from dsd_tune.cli.import_ import import_
+from dsd_tune.cli.sweep import sweep
+from dsd_tune.cli.testbed import testbed
+from dsd_tune.errors import DsdTuneError
+
+app = typer.Typer(
+    name="dsd-tune",
+    help="Measure and choose the number of speculative tokens per batch size for vLLM.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+# In the order of a user's work; typer lists groups after commands.
+app.add_typer(testbed)
+app.command()(sweep)
+app.command("import")(import_)
+app.command()(fit)
+app.command("emit-config")(emit_config)
+app.command()(check)
+
+
+def main() -> None:
+    """Run the command line; a SIGTERM is as gentle as Ctrl-C."""
+    signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        app(prog_name="dsd-tune")
+    except DsdTuneError as error:
+        print(f"Error: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)
+
+
+def _interrupt(_signal: int, _frame: FrameType | None) -> NoReturn:
+    raise KeyboardInterrupt

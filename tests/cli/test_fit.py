@@ -1,0 +1,158 @@
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders import a_manifest, swept
+
+from dsd_tune.engines.cost_law import CostLaw
+from dsd_tune.engines.simulated import Noise, SimulatedEngine
+from dsd_tune.records.measurement import Arm, Block, Failure
+from dsd_tune.records.profile import Verdict
+from dsd_tune.storage import formats
+from dsd_tune.storage.run_directory import RunDirectory
+
+STEEP = CostLaw(critical_tokens=8, slope_s=0.003)
+FLAT = CostLaw(critical_tokens=10_000)
+CALM = Noise(start_sd=0.002, drift_per_hour=0, step_sd=0.01)
+WILD = Noise(start_sd=0.2, drift_per_hour=0, step_sd=0.02)
+
+Samples = list[Block | Failure]
+
+
+def _samples(law: CostLaw, acceptance: tuple[float, ...], noise: Noise) -> Samples:
+    engine = SimulatedEngine(law, acceptance, noise=noise, max_num_seqs=16, alive_together=8)
+    return swept(engine, starts=3).samples()
+
+
+@pytest.fixture(scope="module")
+def steep() -> Samples:
+    """A sweep that deserves a table."""
+    return _samples(STEEP, (0.8, 0.7), CALM)
+
+
+@pytest.fixture(autouse=True)
+def _few_refits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bend's interval is a matter of test_cost; here its refits only cost time."""
+    monkeypatch.setattr("dsd_tune.model.cost._REFITS", 5)
+
+
+def _run(path: Path, samples: Samples, **changed: Any) -> Path:
+    manifest = a_manifest()
+    run = RunDirectory.create(path, replace(manifest, request=replace(manifest.request, starts=3, **changed)))
+    formats.write_samples(path / "samples.jsonl", samples)
+    return run.path
+
+
+def test_fit_prints_the_view_and_saves_the_profile(cli: Any, tmp_path: Path, steep: Samples) -> None:
+    """The tables go to stdout and where the profile lies to stderr; a table worth deploying is exit code 0."""
+    run = _run(tmp_path / "run", steep)
+    said = cli("fit", run)
+    profile = formats.read(formats.PROFILE, run / "profile.json")
+    assert said.code == 0
+    assert profile.decision.verdict is Verdict.TABLE
+    assert "Verdict: deploy this table" in said.out
+    assert said.err == f"Profile: {run / 'profile.json'}\n"
+    assert max(map(len, said.out.splitlines())) <= 80
+
+
+def test_json_is_the_profile_and_nothing_else(cli: Any, tmp_path: Path, steep: Samples) -> None:
+    """With --json stdout is the file that was written."""
+    run = _run(tmp_path / "run", steep)
+    said = cli("fit", run, "--json")
+    assert json.loads(said.out) == json.loads((run / "profile.json").read_text())
+    assert said.err == ""
+
+
+@pytest.mark.parametrize(
+    ("law", "acceptance", "noise", "verdict"),
+    [
+        (FLAT, (0.8, 0.7), CALM, Verdict.FIXED),
+        (STEEP, (0.02, 0.02), CALM, Verdict.OFF),
+        (STEEP, (0.5, 0.4), WILD, Verdict.UNCLEAR),
+    ],
+    ids=["fixed", "off", "unclear"],
+)
+def test_exit_code_is_the_verdict(
+    cli: Any, tmp_path: Path, law: CostLaw, acceptance: tuple[float, ...], noise: Noise, verdict: Verdict
+) -> None:
+    """A script learns from the exit code what a reader learns from the verdict."""
+    said = cli("fit", _run(tmp_path / "run", _samples(law, acceptance, noise)))
+    assert f"Verdict: {verdict}" in said.out
+    assert said.code == {Verdict.FIXED: 0, Verdict.OFF: 4, Verdict.UNCLEAR: 5}[verdict]
+
+
+def test_a_fit_can_be_repeated(cli: Any, tmp_path: Path, steep: Samples) -> None:
+    """A second fit says what the first said; it costs nothing but its own file."""
+    run = _run(tmp_path / "run", steep)
+    assert cli("fit", run).out == cli("fit", run).out
+
+
+def test_an_unfinished_run_says_so(cli: Any, tmp_path: Path, steep: Samples) -> None:
+    """A run that was stopped is fitted with what it has, and warned of."""
+    said = cli("fit", _run(tmp_path / "run", steep[: len(steep) - 20]))
+    assert "not finished" in said.out
+
+
+def test_no_such_folder(cli: Any, tmp_path: Path) -> None:
+    """A folder that does not exist is no run directory."""
+    assert "is no run directory" in cli("fit", tmp_path / "nowhere").refused(2)
+
+
+def test_not_a_run_directory(cli: Any, tmp_path: Path) -> None:
+    """A folder with other things in it is no run directory."""
+    (tmp_path / "notes.txt").write_text("mine")
+    assert "is no run directory" in cli("fit", tmp_path).refused(2)
+
+
+def test_a_run_without_blocks(cli: Any, tmp_path: Path) -> None:
+    """A run that was stopped before its first block is sent back to the sweep."""
+    assert "no blocks of arm dsd and no_spec yet" in cli("fit", _run(tmp_path / "run", [])).refused(2)
+
+
+def test_a_run_of_one_arm(cli: Any, tmp_path: Path, steep: Samples) -> None:
+    """Without the table's engine there is nothing to compare."""
+    alone = [s for s in steep if s.cell.arm is Arm.NO_SPEC]
+    assert "no blocks of arm dsd yet" in cli("fit", _run(tmp_path / "run", alone)).refused(2)
+
+
+def test_samples_are_missing(cli: Any, tmp_path: Path, steep: Samples) -> None:
+    """A run whose samples were deleted is refused by the name of the file."""
+    run = _run(tmp_path / "run", steep)
+    (run / "samples.jsonl").unlink()
+    assert "samples.jsonl cannot be read" in cli("fit", run).refused(2)
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "complaint"),
+    [
+        ("samples.jsonl", '"block"', '"blok"', "line 2, is damaged"),
+        ("samples.jsonl", '"steps_run":', '"steps_run":"x', "line 2, is not JSON"),
+        ("samples.jsonl", '"round":0', '"round":"0"', "line 2, is damaged"),
+        ("samples.jsonl", '"version":1', '"version":99', "was written by a newer dsd-tune (version 99)"),
+        ("manifest.json", '"version": 1', '"version": 99', "was written by a newer dsd-tune (version 99)"),
+        ("manifest.json", '"version": 1', '"version": "1"', "is damaged: version '1' never existed"),
+        ("manifest.json", "dsd-tune manifest", "dsd-tune profile", "is no dsd-tune manifest"),
+        ("manifest.json", '"rounds": 2', '"rounds": 0', "is damaged"),
+        ("manifest.json", '"manifest": {', '"manifest": ', "is not JSON"),
+    ],
+    ids=lambda text: str(text)[:40],
+)
+def test_damaged_files_are_named(
+    cli: Any, tmp_path: Path, steep: Samples, file: str, old: str, new: str, complaint: str
+) -> None:
+    """A damaged or newer file is refused in one sentence that says which file and why."""
+    path = _run(tmp_path / "run", steep[:4]) / file
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new, 1))
+    sentence = cli("fit", path.parent).refused(2)
+    assert str(path) in sentence
+    assert complaint in sentence
+
+
+def test_binary_rubbish_is_no_manifest(cli: Any, tmp_path: Path) -> None:
+    """Bytes that are no text are refused like any other damage."""
+    (tmp_path / "manifest.json").write_bytes(b"\x80\xff\x00")
+    assert "is not JSON" in cli("fit", tmp_path).refused(2)
