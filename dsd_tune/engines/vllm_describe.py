@@ -1,0 +1,93 @@
+"""Reads out of vLLM's configurations what a measurement depends on, without loading weights. Child side."""
+
+from __future__ import annotations
+
+import platform
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from dsd_tune.engines.vllm_config import arm_config, cache_bytes
+from dsd_tune.engines.vllm_wire import Launch
+from dsd_tune.records.environment import GraphUse
+from dsd_tune.records.measurement import Arm
+
+
+def describe(launch: Launch) -> dict[str, object]:
+    """The part of an `Environment` that only vLLM knows, and `cache_bytes`, what one engine's KV cache needs.
+
+    Raises:
+        UsageError: vLLM refuses the model, the drafter or a flag.
+        EnvironmentUnfit: this vLLM cannot follow a table here.
+    """
+    import vllm
+    from vllm.platforms import current_platform
+
+    dsd = arm_config(launch, Arm.DSD, None)
+    static = arm_config(launch, Arm.STATIC, launch.k_max)
+    no_spec = arm_config(launch, Arm.NO_SPEC, None)
+    return {
+        "method": str(dsd.speculative_config.method),
+        "vllm_version": vllm.__version__,
+        "runner": _runners(no_spec, dsd),
+        "device": current_platform.device_type,
+        "device_name": _device_name(),
+        "driver": _driver(),
+        "threads": _threads(),
+        "dtype": str(dsd.model_config.dtype).removeprefix("torch."),
+        "tensor_parallel_size": dsd.parallel_config.tensor_parallel_size,
+        "pipeline_parallel_size": dsd.parallel_config.pipeline_parallel_size,
+        "max_model_len": dsd.model_config.max_model_len,
+        "async_scheduling": bool(dsd.scheduler_config.async_scheduling),
+        "graphs_no_spec": asdict(_graphs(no_spec)),
+        "graphs_dsd": asdict(_graphs(dsd)),
+        "graphs_static": asdict(_graphs(static)),
+        "cache_bytes": cache_bytes(dsd, launch),
+    }
+
+
+def _runners(no_spec: Any, dsd: Any) -> str:
+    """`v1` or `v2`; vLLM may pick another one for the engine without speculation, and then both are named."""
+    plain, table = ("v2" if getattr(config, "use_v2_model_runner", False) else "v1" for config in (no_spec, dsd))
+    return table if plain == table else f"{table}, no_spec {plain}"
+
+
+def _graphs(config: Any) -> GraphUse:
+    compilation = config.compilation_config
+    mode = getattr(compilation.cudagraph_mode, "name", "NONE")
+    return GraphUse(mode, tuple(compilation.cudagraph_capture_sizes or ()))
+
+
+def _device_name() -> str:
+    from vllm.platforms import current_platform
+
+    if not current_platform.is_cpu():
+        return str(current_platform.get_device_name())
+    cpuinfo = Path("/proc/cpuinfo")
+    lines = cpuinfo.read_text(encoding="utf-8").splitlines() if cpuinfo.exists() else []
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()
+
+
+def _driver() -> str:
+    """The kernel's release on a CPU, NVIDIA's driver on CUDA, nothing elsewhere."""
+    from vllm.platforms import current_platform
+
+    if current_platform.is_cpu():
+        return platform.release()
+    if not current_platform.is_cuda():
+        return ""
+    from vllm.third_party import pynvml
+
+    pynvml.nvmlInit()
+    try:
+        return str(pynvml.nvmlSystemGetDriverVersion())
+    finally:
+        pynvml.nvmlShutdown()
+
+
+def _threads() -> int:
+    """Threads that a CPU engine computes with; they follow OMP_NUM_THREADS and the cores allowed."""
+    import torch
+
+    return int(torch.get_num_threads())

@@ -1,0 +1,103 @@
+"""What the two sides of an engine process say to each other: one JSON line a command, one a reply."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from dsd_tune.engines.protocol import Measured
+from dsd_tune.errors import DsdTuneError, EngineFailed, EnvironmentUnfit, UsageError
+from dsd_tune.records.measurement import Arm, PromptCounts
+from dsd_tune.records.prompt import Prompt
+
+_ERRORS: Mapping[str, type[DsdTuneError]] = {
+    kind.__name__: kind for kind in (UsageError, EnvironmentUnfit, EngineFailed)
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """Everything one engine process needs to know. `order` seeds the order in which it takes the prompts."""
+
+    model: str
+    speculative_config: Mapping[str, object]
+    ks: tuple[int, ...]
+    max_num_seqs: int
+    max_context: int
+    temperature: float
+    prompts: tuple[Prompt, ...]
+    engine_flags: tuple[str, ...]
+    arm: Arm
+    fixed_k: int | None
+    order: str
+
+    @property
+    def k_max(self) -> int:
+        """The largest K measured in any arm."""
+        return max(self.ks)
+
+
+@dataclass(frozen=True, slots=True)
+class BlockOrder:
+    """One block to measure; fields as in `RunningEngine.measure`."""
+
+    batch_size: int
+    k: int
+    steps: int
+    settle: int
+
+
+def launch_line(command: str, launch: Launch) -> str:
+    """`command` is `describe` or `start`."""
+    return json.dumps({"do": command, "launch": asdict(launch)})
+
+
+def block_line(order: BlockOrder) -> str:
+    """The command that measures a block."""
+    return json.dumps({"do": "measure", "block": asdict(order)})
+
+
+def read_launch(raw: Mapping[str, Any]) -> Launch:
+    """Undo `launch_line`."""
+    return Launch(
+        **{
+            **raw,
+            "ks": tuple(raw["ks"]),
+            "prompts": tuple(Prompt(**prompt) for prompt in raw["prompts"]),
+            "engine_flags": tuple(raw["engine_flags"]),
+            "arm": Arm(raw["arm"]),
+        }
+    )
+
+
+def read_measured(raw: Mapping[str, Any]) -> Measured:
+    """Undo `asdict` on a `Measured`."""
+    shortest, longest = raw["context"]
+    return Measured(
+        step_s=tuple(raw["step_s"]),
+        steps_run=raw["steps_run"],
+        context=(shortest, longest),
+        prompts=tuple(
+            PromptCounts(p["prompt"], p["steps"], tuple(p["drafted"]), tuple(p["accepted"])) for p in raw["prompts"]
+        ),
+    )
+
+
+def reply_line(value: object) -> str:
+    """A command's result."""
+    return json.dumps({"ok": value})
+
+
+def error_line(error: DsdTuneError) -> str:
+    """A command's failure, kept as the class that the caller expects."""
+    return json.dumps({"error": type(error).__name__, "what": error.what, "todo": error.todo})
+
+
+def read_reply(line: str) -> Any:
+    """The result, or the error raised again on this side."""
+    reply = json.loads(line)
+    if "error" in reply:
+        raise _ERRORS[reply["error"]](reply["what"], reply["todo"])
+    return reply["ok"]

@@ -1,0 +1,46 @@
+"""A real `vllm serve` with a table, and its own counters."""
+
+import json
+import socket
+from pathlib import Path
+from urllib.request import Request, urlopen
+
+import pytest
+from engine.tiny_model import make_drafter, make_target
+
+from dsd_tune.engines.vllm_server import VllmServer, vllm_server
+
+pytestmark = [pytest.mark.vllm, pytest.mark.slow]
+
+
+def complete(server: VllmServer, model: Path, tokens: int) -> None:
+    """One request of exactly `tokens` tokens."""
+    body = {"model": str(model), "prompt": "Once", "max_tokens": tokens, "ignore_eos": True, "temperature": 0}
+    request = Request(f"{server.url}/v1/completions", json.dumps(body).encode(), {"Content-Type": "application/json"})
+    urlopen(request, timeout=300).close()
+
+
+def test_a_server_drafts_what_its_table_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A single request runs at the K of batch size 1, and vLLM's counters between two readings show it."""
+    monkeypatch.setenv("VLLM_CPU_OMP_THREADS_BIND", "nobind")
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    target, drafter = make_target(tmp_path / "target"), make_drafter(tmp_path / "eagle")
+    speculative = {
+        "method": "eagle",
+        "model": str(drafter),
+        "num_speculative_tokens": 3,
+        "num_speculative_tokens_per_batch_size": [[1, 1, 2], [2, 8, 3]],
+    }
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    arguments = ["--max-model-len", "512", "--max-num-seqs", "8", "--enforce-eager"]
+    arguments += ["--kv-cache-memory-bytes", str(1 << 26), "--speculative-config", json.dumps(speculative)]
+    with vllm_server(str(target), arguments, port, tmp_path / "serve.log") as server:
+        complete(server, target, 4)
+        before = server.draft_counters()
+        complete(server, target, 40)
+        counted = server.draft_counters().since(before)
+    assert counted.drafts > 0
+    assert counted.draft_tokens == 2 * counted.drafts
+    assert counted.accepted_tokens <= counted.draft_tokens
