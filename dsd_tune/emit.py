@@ -45,30 +45,62 @@ def speculative_config(profile: Profile) -> dict[str, object] | None:
     decision = profile.decision
     if decision.verdict in (Verdict.OFF, Verdict.UNCLEAR):
         return None
-    user = {k: v for k, v in json.loads(profile.request.speculative_config).items() if k != TABLE_KEY}
-    return user | _tokens(decision)
+    return _drafter(profile) | _tokens(decision)
+
+
+def to_fill_in(profile: Profile) -> tuple[str, ...]:
+    """What an import does not know and the text therefore lacks, in words; nothing for a sweep."""
+    if profile.request:
+        return ()
+    said = {key: value for key in ("model", "drafter") if (value := profile.fact(key))}
+    lacking = [f"MODEL stands for the model{_as_said(said.get('model'))}"]
+    if profile.decision.verdict.exit_code == 0:
+        method = "" if profile.fact("method") else "the method and "
+        lacking.append(f"--speculative-config lacks {method}the drafter's model{_as_said(said.get('drafter'))}")
+    return (*lacking, "flags of the engine that was measured are not known, but its numbers hold for it alone")
+
+
+def _as_said(fact: str | None) -> str:
+    return f" (the import says {fact!r})" if fact else ""
+
+
+def _drafter(profile: Profile) -> dict[str, object]:
+    """The user's own speculative config without its Ks; of an import, the method if it is known."""
+    if profile.request is None:
+        method = profile.fact("method")
+        return {"method": method} if method else {}
+    return {k: v for k, v in json.loads(profile.request.speculative_config).items() if k != TABLE_KEY}
 
 
 def _tokens(decision: Decision) -> dict[str, object]:
-    if decision.verdict is Verdict.FIXED or decision.table.is_constant:
+    table = decision.table
+    if decision.verdict is Verdict.FIXED or table is None or table.is_constant:
         return {"num_speculative_tokens": decision.fixed_k}
-    return {"num_speculative_tokens": decision.table.k_max, TABLE_KEY: decision.table.as_lists()}
+    return {"num_speculative_tokens": table.k_max, TABLE_KEY: table.as_lists()}
 
 
 def serve_line(profile: Profile, config: Mapping[str, object] | None) -> str:
     """A `vllm serve` command with the flags of the sweep, quoted for a POSIX shell."""
-    words = ["vllm", "serve", profile.environment.model, "--max-num-seqs", str(profile.request.max_num_seqs)]
-    words += profile.request.engine_flags
+    words = ["vllm", "serve", _model(profile), "--max-num-seqs", str(profile.decision.max_num_seqs)]
+    words += _engine_flags(profile)
     if config is not None:
         words += ["--speculative-config", _compact(config)]
     return shlex.join(words)
 
 
+def _model(profile: Profile) -> str:
+    return profile.environment.model if profile.environment else "MODEL"
+
+
+def _engine_flags(profile: Profile) -> tuple[str, ...]:
+    return profile.request.engine_flags if profile.request else ()
+
+
 def _yaml_lines(profile: Profile, config: Mapping[str, object] | None) -> Iterator[str]:
     """JSON scalars and flow collections are YAML, so no value needs another kind of quoting."""
-    yield f"model: {_yaml(profile.environment.model)}"
-    yield f"max-num-seqs: {profile.request.max_num_seqs}"
-    for name, value in _flags(profile.request.engine_flags):
+    yield f"model: {_yaml(_model(profile))}"
+    yield f"max-num-seqs: {profile.decision.max_num_seqs}"
+    for name, value in _flags(_engine_flags(profile)):
         yield f"{name}: {_yaml(value)}"
     if config is not None:
         yield "speculative-config:"

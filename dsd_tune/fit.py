@@ -1,30 +1,21 @@
-"""From blocks to estimates: the surface a decision is made on, and the profile that records both."""
+"""From blocks, or numbers of others, to estimates: the surface a decision is made on, and the profile of both."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
 
 import numpy as np
 
 from dsd_tune.errors import UsageError
 from dsd_tune.model import acceptance, timing
-from dsd_tune.model.cost import critical_size
-from dsd_tune.model.sampled import Array, Sampled
+from dsd_tune.model.caveats import caveats
+from dsd_tune.model.findings import Findings, Support
+from dsd_tune.model.published import pooled_lengths, surface_from_published
+from dsd_tune.model.sampled import Sampled
 from dsd_tune.model.surface import Surface
 from dsd_tune.records.measurement import Arm, Block, Cell, Failure
-from dsd_tune.records.profile import (
-    AcceptanceLength,
-    CellEstimate,
-    CriticalSize,
-    Crossover,
-    Decision,
-    Interval,
-    PositionAcceptance,
-    Profile,
-    Tax,
-    Variance,
-)
+from dsd_tune.records.profile import Decision, PositionAcceptance, Profile, Variance
+from dsd_tune.records.published import Published
 from dsd_tune.records.run import Manifest
 
 FEW_STARTS = 3
@@ -53,20 +44,28 @@ class Fit:
         self.rates = acceptance.positions(self._speculative(), manifest.request.k_max, self._rng)
         self.surface = self._surface()
 
+    @property
+    def max_num_seqs(self) -> int:
+        """The largest batch size to decide for."""
+        return self.manifest.request.max_num_seqs
+
     def profile(self, decision: Decision, created_at_s: float, version: str) -> Profile:
         """Everything the run says, with the decision taken on `surface`."""
+        findings = Findings(self.surface, frozenset(self.surface.ks))
         return Profile(
             environment=self.manifest.environment,
             request=self.manifest.request,
-            cells=self._cell_estimates(),
+            facts=(),
+            cells=findings.cells(self._support),
             acceptance=self._position_rates(),
-            acceptance_lengths=self._acceptance_lengths(),
-            k0_tax=self._k0_tax(),
-            crossovers=self._crossovers(),
-            critical=self._critical(),
+            acceptance_lengths=findings.acceptance_lengths(),
+            k0_tax=findings.k0_tax(),
+            crossovers=findings.crossovers(),
+            critical=findings.critical(),
+            held_out=findings.held_out(),
             variance=Variance(self._noise.between_starts, self._noise.within_start),
             decision=decision,
-            warnings=tuple(self._warnings()),
+            warnings=(*self._warnings(), *findings.outliers()),
             created_at_s=created_at_s,
             dsd_tune_version=version,
         )
@@ -111,75 +110,16 @@ class Fit:
             ratios[k] = (fixed - base)[:, 0]
         return ratios
 
-    def _lines(self) -> list[tuple[Arm, int, Sampled, Sampled]]:
-        """Arm, K, log step and log TPOT over batch sizes, for everything measured."""
-        surface = self.surface
-        lines = [(Arm.NO_SPEC, 0, surface.no_spec, surface.no_spec)]
-        lines += [(Arm.DSD, k, surface.dsd[:, i], surface.table_tpot()[:, i]) for i, k in enumerate(surface.ks)]
-        lines += [(Arm.STATIC, k, surface.no_spec + r, surface.fixed_tpot(k)) for k, r in surface.static.items()]
-        return lines
-
-    def _cell_estimates(self) -> tuple[CellEstimate, ...]:
-        found = []
-        for arm, k, log_step, log_tpot in self._lines():
-            for row, batch_size in enumerate(self.surface.batch_sizes):
-                cell = Cell(arm, batch_size, k)
-                mine = [b for b in self.blocks if b.cell == cell]
-                if mine and np.isfinite(log_tpot.point[row]):
-                    found.append(self._estimate(cell, log_step[row], log_tpot[row], self.surface.no_spec[row], mine))
-        return tuple(found)
-
-    def _estimate(
-        self, cell: Cell, log_step: Sampled, log_tpot: Sampled, base: Sampled, mine: list[Block]
-    ) -> CellEstimate:
-        return CellEstimate(
-            cell=cell,
-            step_s=log_step.map(np.exp).interval(),
-            tpot_s=log_tpot.map(np.exp).interval(),
-            gain=(base - log_tpot).map(lambda g: -np.expm1(-g)).interval(),
-            starts=len({b.start for b in mine}),
-            blocks=len(mine),
-            kept_share=sum(len(b.step_s) for b in mine) / sum(b.steps_run for b in mine),
-        )
+    def _support(self, cell: Cell) -> Support | None:
+        mine = [b for b in self.blocks if b.cell == cell]
+        if not mine:
+            return None
+        kept, run = sum(len(b.step_s) for b in mine), sum(b.steps_run for b in mine)
+        return Support(len({b.start for b in mine}), len(mine), kept / run)
 
     def _position_rates(self) -> tuple[PositionAcceptance, ...]:
         measured = np.flatnonzero(np.isfinite(self.rates.point))
         return tuple(PositionAcceptance(int(i) + 1, self.rates[i].interval()) for i in measured)
-
-    def _acceptance_lengths(self) -> tuple[AcceptanceLength, ...]:
-        tokens = self.surface.log_tokens.map(np.exp)
-        measured = np.flatnonzero(np.isfinite(tokens.point))
-        return tuple(AcceptanceLength(self.surface.ks[i], tokens[i].interval()) for i in measured)
-
-    def _k0_tax(self) -> tuple[Tax, ...]:
-        tax = (self.surface.dsd[:, 0] - self.surface.no_spec).map(np.expm1)
-        measured = np.flatnonzero(np.isfinite(tax.point))
-        return tuple(Tax(self.surface.batch_sizes[i], tax[i].interval()) for i in measured)
-
-    def _crossovers(self) -> tuple[Crossover, ...]:
-        gains = {k: self.surface.no_spec - self.surface.fixed_tpot(k) for k in self.surface.ks if k > 0}
-        return tuple(self._crossover(k, gain) for k, gain in gains.items() if np.isfinite(gain.point).any())
-
-    def _crossover(self, k: int, gain: Sampled) -> Crossover:
-        """Where the gain of `k` over `no_spec` first changes sign, linear in log B between measured neighbours."""
-        pays = bool(gain.point[np.isfinite(gain.point)][0] > 0)
-        at = _first_crossing(gain.point, self.surface.batch_sizes)
-        if at is None:
-            return Crossover(k, pays, None)
-        drawn = [_first_crossing(draw, self.surface.batch_sizes) for draw in gain.draws]
-        edge = float(self.surface.batch_sizes[-1])
-        low, high = np.quantile([edge if d is None else d for d in drawn], [0.025, 0.975])
-        return Crossover(k, pays, Interval(at, min(float(low), at), max(float(high), at)))
-
-    def _critical(self) -> CriticalSize:
-        surface = self.surface
-        cells = [Cell(Arm.NO_SPEC, b, 0) for b in surface.batch_sizes]
-        cells += [Cell(Arm.DSD, b, k) for b in surface.batch_sizes for k in surface.ks]
-        flat = surface.dsd
-        point = np.concatenate([surface.no_spec.point, flat.point.ravel()])
-        draws = np.concatenate([surface.no_spec.draws, flat.draws.reshape(len(flat.draws), -1)], axis=1)
-        known = np.flatnonzero(np.isfinite(point))
-        return critical_size([cells[i] for i in known], Sampled(point[known], draws[:, known]))
 
     def _warnings(self) -> list[str]:
         return [*self._failure_warnings(), *self._sampling_warnings()]
@@ -213,12 +153,47 @@ class Fit:
         return warnings
 
 
-def _first_crossing(gain: Array, batch_sizes: Sequence[int]) -> float | None:
-    """Batch size at which `gain` (one value an anchor) first changes sign, or None."""
-    known = np.flatnonzero(np.isfinite(gain))
-    for left, right in pairwise(known):
-        if (gain[left] > 0) != (gain[right] > 0):
-            share = gain[left] / (gain[left] - gain[right])
-            low, high = np.log(batch_sizes[left]), np.log(batch_sizes[right])
-            return float(np.exp(low + share * (high - low)))
-    return None
+class ImportFit:
+    """An import's estimates: single numbers of somebody else, with the deviations that had to be assumed."""
+
+    def __init__(self, published: Published) -> None:
+        """Estimate from an import.
+
+        Raises:
+            UsageError: it has no times, or times of a K whose acceptance is not known.
+        """
+        self.published = published
+        self.surface = surface_from_published(published, np.random.default_rng(0))
+
+    @property
+    def max_num_seqs(self) -> int:
+        """The largest batch size to decide for: nothing is claimed past the last one measured."""
+        return self.surface.batch_sizes[-1]
+
+    def profile(self, decision: Decision, created_at_s: float, version: str) -> Profile:
+        """Everything the import says, with the decision taken on `surface`."""
+        findings = Findings(self.surface, frozenset({0, *pooled_lengths(self.published)}))
+        return Profile(
+            environment=None,
+            request=None,
+            facts=self.published.facts,
+            cells=findings.cells(self._support),
+            acceptance=(),
+            acceptance_lengths=findings.acceptance_lengths(),
+            k0_tax=findings.k0_tax() if self._has(Arm.DSD, 0) else (),
+            crossovers=findings.crossovers(),
+            critical=findings.critical(),
+            held_out=findings.held_out(),
+            variance=Variance(self.published.start_sd, self.published.cell_sd),
+            decision=decision,
+            warnings=(*caveats(self.published), *findings.outliers(), *self.published.remarks),
+            created_at_s=created_at_s,
+            dsd_tune_version=version,
+        )
+
+    def _support(self, cell: Cell) -> Support | None:
+        rows = sum(row.cell == cell for row in self.published.rows)
+        return Support(1, rows, 1.0) if rows else None
+
+    def _has(self, arm: Arm, k: int) -> bool:
+        return any(row.cell.arm is arm and row.cell.k == k for row in self.published.rows)

@@ -1,220 +1,253 @@
 """From a surface to a decision: the table, the best fixed K, no speculation, and which of them the numbers support.
 
-Three choices compete on the weighted mean of log TPOT. The simplest one that nothing beats significantly wins.
+Three choices compete on the weighted mean of log TPOT, or of what else is aimed at. The simplest one that nothing
+beats significantly wins.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import pairwise
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
 import numpy as np
 
 from dsd_tune.errors import UsageError
+from dsd_tune.model import reasons
+from dsd_tune.model.aim import Aim
+from dsd_tune.model.boundaries import boundaries, losing_stretches, share_of
+from dsd_tune.model.claims import claim, neighbours, regret_of
+from dsd_tune.model.ranges import TIE, choose_table, surely_worse
 from dsd_tune.model.sampled import Array, Sampled
 from dsd_tune.model.surface import Surface, spread
-from dsd_tune.records.profile import Boundary, Decision, Interval, Stretch, Verdict
+from dsd_tune.model.weights import Weights
+from dsd_tune.records.profile import Decision, Interval, Verdict
 from dsd_tune.records.table import Table
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-TIE = 0.02
-"""Ks whose TPOT is within 2 % of the best and not significantly worse are tied; the smaller one is taken."""
-
-RANGE_PRICE = 0.005
-"""A further range must save this share of weighted TPOT: each distinct K costs CUDA graphs and start-up."""
 
 WORTH_DEPLOYING = 0.01
 """A gain under 1 % is no reason to change a deployment."""
 
+WORTH_AN_UNSEEN_ENGINE = 0.05
+"""What a table must save over a fixed K where no engine with a table was measured: such engines were seen 5 % (1.90
+against 2.00 times no speculation) and more behind what their Ks did in engines of their own."""
 
-def log_uniform_weights(max_num_seqs: int) -> Array:
-    """Every doubling of the batch size counts alike; shape (max_num_seqs,), sum 1."""
-    weights = 1.0 / np.arange(1, max_num_seqs + 1)
-    return np.asarray(weights / weights.sum())
+ENOUGH_COMPARED = 0.5
+"""Share of the weight at whose batch sizes every K was tried; with less, the best of what is there is no verdict."""
+
+_SPLITS = 64
 
 
-def decide(surface: Surface, max_num_seqs: int) -> Decision:
+def decide(surface: Surface, max_num_seqs: int, aim: Aim | None = None) -> Decision:
     """Choose between a table, a fixed K and no speculation.
 
     Raises:
-        UsageError: no batch size has both a `no_spec` and a speculative measurement, or the largest is missing.
+        UsageError: the largest batch size was not measured, or one of those measured has no K; or the aim is beyond.
     """
-    weights = log_uniform_weights(max_num_seqs)
-    off = spread(surface.no_spec, surface.batch_sizes, max_num_seqs)
-    table_tpot = spread(surface.table_tpot(), surface.batch_sizes, max_num_seqs)
-    if np.isnan(off.point).any() or np.isnan(table_tpot.point).all(axis=1).any():
-        raise UsageError(
-            f"batch sizes 1 to {max_num_seqs} are not all covered by measured cells.",
-            "Resume the sweep, or sweep again with --batch-sizes from 1 to the largest you serve.",
+    return _Case(surface, max_num_seqs, aim or Aim()).decision()
+
+
+@dataclass(frozen=True, slots=True)
+class _Gains:
+    """Log ratios of what a token costs; None where there is nothing to compare with."""
+
+    table: Sampled | None
+    fixed: Sampled | None
+    over_fixed: Sampled | None
+    confirmed: float | None
+
+
+class _Case:
+    """One surface and one aim: every choice's cost at every batch size, shape (max_num_seqs,)."""
+
+    def __init__(self, surface: Surface, max_num_seqs: int, aim: Aim) -> None:
+        self.surface, self.max_num_seqs, self.aim = surface, max_num_seqs, aim
+        self._require_cells()
+        self.claims = claim(surface, max_num_seqs, aim.capture_limit)
+        self.log_tpot = _or_else(self.claims.log_tpot, self._spread(surface.table_tpot()))
+        self.off = aim.cost(self._spread(surface.no_spec))
+        self.lines = aim.cost(self.log_tpot)
+        self.claimed = aim.cost(self.claims.log_tpot)
+        self.weights: Weights = aim.weights(max_num_seqs, _least(self.log_tpot.point))
+        self.fixed = {k: self._fixed_line(k) for k in self._fixed_candidates()}
+
+    def decision(self) -> Decision:
+        """Everything weighed."""
+        table = self._table(self.claimed.point, surely_worse(self.claimed))
+        fixed_k = self._best_fixed_k()
+        table_line, fixed_line = self._line(table) if table else None, self.fixed[fixed_k]
+        gains = self._gains(table_line, fixed_line)
+        verdict = self._judge(table, gains)
+        chosen = {Verdict.TABLE: table_line, Verdict.FIXED: fixed_line}.get(verdict)
+        return Decision(
+            verdict=verdict,
+            max_num_seqs=self.max_num_seqs,
+            table=table,
+            fixed_k=fixed_k,
+            table_gain=_share(gains.table),
+            fixed_gain=_share(gains.fixed),
+            table_over_fixed=_share(gains.over_fixed),
+            confirmed_over_fixed=None if gains.confirmed is None else float(-np.expm1(-gains.confirmed)),
+            fixed_worst_loss=self._worst_loss(fixed_line),
+            boundaries=boundaries(table, self.lines, self.surface) if table else (),
+            losing=losing_stretches(self.off - chosen) if chosen else (),
+            objective=self.aim.said,
+            weights=self.weights.said,
+            reason=self._reason(verdict, gains),
+            remarks=tuple(reasons.remarks(self.surface, self.claims, table, self.weights)),
         )
-    table = choose_table(table_tpot, surface.ks, weights)
-    columns = [surface.ks.index(k) for k in table.dense()]
-    rows = np.arange(max_num_seqs)
-    table_line = Sampled(table_tpot.point[rows, columns], table_tpot.draws[:, rows, columns])
 
-    fixed_k = _best_fixed_k(surface, weights, max_num_seqs)
-    fixed_line = spread(surface.fixed_tpot(fixed_k), surface.batch_sizes, max_num_seqs)
-
-    table_gain = _mean(off - table_line, weights)
-    fixed_gain = _mean(off - fixed_line, weights)
-    over_fixed = _mean(fixed_line - table_line, weights)
-    verdict = _judge(table, table_gain, fixed_gain, over_fixed)
-    chosen = {Verdict.TABLE: table_line, Verdict.FIXED: fixed_line}.get(verdict)
-    return Decision(
-        verdict=verdict,
-        table=table,
-        fixed_k=fixed_k,
-        table_gain=_share(table_gain),
-        fixed_gain=_share(fixed_gain),
-        table_over_fixed=_share(over_fixed),
-        fixed_worst_loss=_worst_loss(fixed_line, table_tpot, off),
-        boundaries=_boundaries(table, table_tpot, surface),
-        losing=_losing_stretches(off - chosen) if chosen else (),
-        weights="every doubling of the batch size counts alike",
-        reason=_reason(verdict, table_gain, fixed_gain, over_fixed),
-    )
-
-
-def choose_table(tpot: Sampled, ks: Sequence[int], weights: Array) -> Table:
-    """The cheapest list of ranges: weighted regret plus a price a range, over all tables (dynamic programming).
-
-    `tpot` holds log TPOT, shape (batch sizes, Ks). Tied Ks have no regret, so that noise alone never adds a
-    range. No shape in K or B is assumed.
-    """
-    regret = _regret_beyond_ties(tpot)
-    step_cost = weights[:, None] * np.where(np.isnan(regret), np.inf, regret)
-    step_cost = step_cost + 1e-9 * np.asarray(ks)
-    size, width = step_cost.shape
-    cost = step_cost[0].copy()
-    came_from = np.zeros((size, width), dtype=int)
-    for row in range(1, size):
-        cheapest = int(np.argmin(cost))
-        switch = cost[cheapest] + RANGE_PRICE
-        stay = cost <= switch
-        came_from[row] = np.where(stay, np.arange(width), cheapest)
-        cost = np.where(stay, cost, switch) + step_cost[row]
-    column = int(np.argmin(cost))
-    chosen = [column]
-    for row in range(size - 1, 0, -1):
-        column = int(came_from[row, column])
-        chosen.append(column)
-    return Table.from_dense([ks[c] for c in reversed(chosen)])
-
-
-def _regret_beyond_ties(tpot: Sampled) -> Array:
-    """Share of TPOT lost against the best K of each batch size, 0 for a tie, nan where not measured."""
-    best = np.nanargmin(tpot.point, axis=1)
-    rows = np.arange(len(best))
-    best_line = Sampled(tpot.point[rows, best][:, None], tpot.draws[:, rows, best][:, :, None])
-    excess = tpot - best_line
-    surely_worse = excess.limits()[0] > 0
-    regret = np.expm1(excess.point)
-    return np.where((regret <= TIE) & ~surely_worse, 0.0, regret)
-
-
-def _best_fixed_k(surface: Surface, weights: Array, max_num_seqs: int) -> int:
-    """The best K for all batch sizes alike; the smallest of those tied with it.
-
-    Where a fixed K ran in an engine of its own, the table's engine says nothing about the others: it has other graphs.
-    """
-    own = [k for k, ratio in surface.static.items() if not np.isnan(ratio.point).any()]
-    candidates = own or [k for k in surface.ks if k > 0]
-    lines = {k: spread(surface.fixed_tpot(k), surface.batch_sizes, max_num_seqs) for k in candidates}
-    means = {k: _mean(line, weights) for k, line in lines.items() if not np.isnan(line.point).any()}
-    if not means:
-        raise UsageError("no K was measured at every batch size.", "Resume the sweep; see the failures it recorded.")
-    best = min(means, key=lambda k: float(means[k].point))
-    excess = {k: (mean - means[best]).map(np.expm1).interval() for k, mean in means.items()}
-    return min(k for k, loss in excess.items() if loss.value <= TIE and loss.low <= 0)
-
-
-def _worst_loss(line: Sampled, tpot: Sampled, off: Sampled) -> float:
-    """The largest share of TPOT that one choice loses to the best of all at any batch size."""
-    best = np.minimum(np.nanmin(tpot.point, axis=1), off.point)
-    return float(np.max(np.expm1(line.point - best)))
-
-
-def _mean(line: Sampled, weights: Array) -> Sampled:
-    return Sampled(np.asarray(line.point @ weights), line.draws @ weights)
-
-
-def _share(log_gain: Sampled) -> Interval:
-    """A log ratio of TPOTs as the share of TPOT saved."""
-    return log_gain.map(lambda g: -np.expm1(-g)).interval()
-
-
-def _judge(table: Table, table_gain: Sampled, fixed_gain: Sampled, over_fixed: Sampled) -> Verdict:
-    gains = {Verdict.TABLE: _share(table_gain), Verdict.FIXED: _share(fixed_gain)}
-    proved = [v for v, gain in gains.items() if gain.low > 0 and gain.value >= WORTH_DEPLOYING]
-    if table.is_constant or table.k_max == 0:
-        proved = [v for v in proved if v is Verdict.FIXED]
-    if not proved:
-        hopeless = all(gain.high < WORTH_DEPLOYING for gain in gains.values())
-        return Verdict.OFF if hopeless else Verdict.UNCLEAR
-    if proved == [Verdict.TABLE]:
-        return Verdict.TABLE
-    better = _share(over_fixed)
-    table_wins = Verdict.TABLE in proved and better.low > 0 and better.value >= WORTH_DEPLOYING
-    return Verdict.TABLE if table_wins else Verdict.FIXED
-
-
-def _reason(verdict: Verdict, table_gain: Sampled, fixed_gain: Sampled, over_fixed: Sampled) -> str:
-    best = max(_share(table_gain), _share(fixed_gain), key=lambda i: i.value)
-    match verdict:
-        case Verdict.TABLE:
-            return f"the table saves {_percent(_share(table_gain))} of TPOT over no speculation"
-        case Verdict.FIXED:
-            return (
-                f"a fixed K saves {_percent(_share(fixed_gain))} of TPOT over no speculation; "
-                f"a table would save {_percent(_share(over_fixed))} more"
-            )
-        case Verdict.OFF:
-            return f"the best speculative choice saves {_percent(best)} of TPOT: nothing worth deploying"
-        case Verdict.UNCLEAR:
-            return (
-                f"the best speculative choice saves {_percent(best)} of TPOT, an interval that holds both a gain and "
-                "none; more engine starts (--starts) narrow it"
+    def _require_cells(self) -> None:
+        without = np.isnan(self.surface.dsd.point).all(axis=1)
+        if self.surface.batch_sizes[-1] < self.max_num_seqs or without.any():
+            raise UsageError(
+                f"batch sizes up to {self.max_num_seqs} are not all covered by measured cells.",
+                "Resume the sweep, or sweep again with --batch-sizes up to the largest you serve.",
             )
 
+    def _spread(self, log_values: Sampled) -> Sampled:
+        return spread(log_values, self.surface.batch_sizes, self.max_num_seqs)
 
-def _percent(share: Interval) -> str:
-    return f"{share.value:.1%} [{share.low:.1%}, {share.high:.1%}]"
+    def _table(self, cost: Array, worse: Array) -> Table | None:
+        """The best table; None from one batch size."""
+        if len(self.surface.batch_sizes) == 1:
+            return None
+        regret = regret_of(cost, worse, self.surface.batch_sizes)
+        return choose_table(regret, self.surface.ks, self.weights.shares)
+
+    def _line(self, table: Table) -> Sampled:
+        return self.lines[np.arange(self.max_num_seqs), self._columns(table)]
+
+    def _columns(self, table: Table) -> list[int]:
+        return [self.surface.ks.index(k) for k in table.dense()]
+
+    def _fixed_line(self, k: int) -> Sampled:
+        if k in self.surface.static:
+            return self.aim.cost(self._spread(self.surface.fixed_tpot(k)))
+        return self.lines[:, self.surface.ks.index(k)]
+
+    def _fixed_candidates(self) -> list[int]:
+        """The Ks of the most measured batch sizes.
+
+        Where a fixed K ran in an engine of its own, the table's engine says nothing about others: its graphs differ.
+        """
+        own = [k for k, ratio in self.surface.static.items() if not np.isnan(ratio.point).any()]
+        covered = {k: int(np.isfinite(self.surface.fixed_tpot(k).point).sum()) for k in own or self.surface.ks if k > 0}
+        most = max(covered.values(), default=0)
+        if not most:
+            raise UsageError("no K above 0 was measured.", "Resume the sweep; see the failures it recorded.")
+        return [k for k, count in covered.items() if count == most]
+
+    def _best_fixed_k(self) -> int:
+        """The best K for all batch sizes alike; the smallest of those tied with it."""
+        costs = {k: self._mean(line) for k, line in self.fixed.items()}
+        best = min(costs, key=lambda k: float(costs[k].point))
+        excess = {k: (mean - costs[best]).map(np.expm1).interval() for k, mean in costs.items()}
+        return min(k for k, loss in excess.items() if loss.value <= TIE and loss.low <= 0)
+
+    def _mean(self, line: Sampled) -> Sampled:
+        """Weighted mean over the batch sizes that are known."""
+        shares = self._shares_of(line.point)
+        known = shares > 0
+        return Sampled(np.asarray(line.point[known] @ shares[known]), line.draws[:, known] @ shares[known])
+
+    def _shares_of(self, line: Array) -> Array:
+        """Weights of the batch sizes at which a line is known, with sum 1; 0 at the others."""
+        shares = np.where(np.isfinite(line), self.weights.shares, 0.0)
+        if not shares.sum():
+            raise UsageError(
+                "the weights lie on batch sizes that were not measured.", "Measure those, or give other weights."
+            )
+        return np.asarray(shares / shares.sum())
+
+    def _gains(self, table_line: Sampled | None, fixed_line: Sampled) -> _Gains:
+        tested = bool(np.isfinite(self.off.point).any())
+        return _Gains(
+            table=self._mean(self.off - table_line) if tested and table_line else None,
+            fixed=self._mean(self.off - fixed_line) if tested else None,
+            over_fixed=self._mean(fixed_line - table_line) if table_line else None,
+            confirmed=self._confirmed() if table_line else None,
+        )
+
+    def _confirmed(self) -> float:
+        """What a table saves over a fixed K (as a log ratio) if both are chosen with some noise and judged with other.
+
+        With x a measurement and d a draw of its noise, x + d and x - d err independently: chosen by the one and judged
+        by the other, a table that only follows the noise saves nothing.
+        """
+        splits = range(min(_SPLITS, len(self.lines.draws)))
+        return float(np.mean([self._judged_apart(split) for split in splits]))
+
+    def _judged_apart(self, split: int) -> float:
+        table = self._table(self.claimed.draws[split], np.zeros_like(self.claimed.point))
+        assert table is not None
+        rows, columns = np.arange(self.max_num_seqs), self._columns(table)
+        fixed = min(self.fixed.values(), key=lambda line: np.nansum(line.draws[split] * self._shares_of(line.point)))
+        saved = fixed.point - self.lines.point[rows, columns]
+        saved_with_noise = fixed.draws[split] - self.lines.draws[split][rows, columns]
+        return float(np.nansum((2 * saved - saved_with_noise) * self._shares_of(saved)))
+
+    def _compared_share(self) -> float:
+        """Share of the weight, of all that was measured, at batch sizes where no K was left untried."""
+        untried = {batch_size for batch_size, _ in self.surface.untried}
+        whole = [
+            not untried.intersection(neighbours(self.surface.batch_sizes, b)) for b in range(1, self.max_num_seqs + 1)
+        ]
+        return float(self._shares_of(_least(self.log_tpot.point)) @ whole)
+
+    def _judge(self, table: Table | None, gains: _Gains) -> Verdict:
+        if self._compared_share() < ENOUGH_COMPARED:
+            return Verdict.UNCLEAR
+        better = bool(table) and self._table_is_better(gains)
+        if gains.fixed is None:
+            return Verdict.TABLE if better else Verdict.FIXED
+        shares = {Verdict.FIXED: share_of(gains.fixed)}
+        if table and gains.table:
+            shares[Verdict.TABLE] = share_of(gains.table)
+        proved = {v for v, gain in shares.items() if gain.low > 0 and gain.value >= self._worth(v)}
+        if table and (table.is_constant or not table.k_max):
+            proved.discard(Verdict.TABLE)
+        if not proved:
+            hopeless = all(gain.high < WORTH_DEPLOYING for gain in shares.values())
+            return Verdict.OFF if hopeless else Verdict.UNCLEAR
+        if Verdict.TABLE in proved and (better or len(proved) == 1):
+            return Verdict.TABLE
+        return Verdict.FIXED
+
+    def _table_is_better(self, gains: _Gains) -> bool:
+        """Whether a table beats the best fixed K, and would if it had been chosen on other noise."""
+        over_fixed = _share(gains.over_fixed)
+        if over_fixed is None or gains.confirmed is None:
+            return False
+        surely = over_fixed.low > 0 and over_fixed.value >= self._worth(Verdict.TABLE)
+        return surely and gains.confirmed >= WORTH_DEPLOYING
+
+    def _worth(self, verdict: Verdict) -> float:
+        assumed = verdict is Verdict.TABLE and self.surface.table_assumed
+        return WORTH_AN_UNSEEN_ENGINE if assumed else WORTH_DEPLOYING
+
+    def _reason(self, verdict: Verdict, gains: _Gains) -> str:
+        if self._compared_share() < ENOUGH_COMPARED:
+            return (
+                f"at {1 - self._compared_share():.0%} of the weighted batch sizes some K was not measured, and the "
+                "best of those that were need not be the best; measure the missing cells"
+            )
+        return reasons.why(verdict, *map(_share, (gains.table, gains.fixed, gains.over_fixed)))
+
+    def _worst_loss(self, line: Sampled) -> float:
+        """The largest share that the best of all would save over one choice at any batch size."""
+        best = _least(np.column_stack([self.lines.point, self.off.point]))
+        return max(0.0, float(np.nanmax(-np.expm1(best - line.point))))
 
 
-def _boundaries(table: Table, tpot: Sampled, surface: Surface) -> tuple[Boundary, ...]:
-    found = []
-    for left, right in pairwise(table.ranges):
-        saved = tpot[:, surface.ks.index(left.k)] - tpot[:, surface.ks.index(right.k)]
-        low, high = saved.limits()
-        tied = ((low <= 0) & (high >= 0)) | (np.abs(saved.point) <= TIE)
-        first, last = _run_around(tied, left.last)
-        anchor = next((b for b in surface.batch_sizes if b > left.last), right.last)
-        margin = _share(saved[anchor - 1]) if np.isfinite(saved.point[anchor - 1]) else None
-        found.append(Boundary(left.last, first, last, left.k, right.k, margin))
-    return tuple(found)
+def _or_else(claimed: Sampled, otherwise: Sampled) -> Sampled:
+    """What is claimed, and elsewhere what would follow if nothing happened in between: good enough for a mean."""
+    known = np.isfinite(claimed.point)
+    return Sampled(np.where(known, claimed.point, otherwise.point), np.where(known, claimed.draws, otherwise.draws))
 
 
-def _run_around(flags: NDArray[np.bool_], batch_size: int) -> tuple[int, int]:
-    """First and last batch size of the flagged run that touches `batch_size`, which may itself be unflagged."""
-    first = last = batch_size
-    while first > 1 and flags[first - 2]:
-        first -= 1
-    while last < len(flags) and flags[last]:
-        last += 1
-    return first, last
+def _least(values: Array) -> Array:
+    """The least of each row, nan where there is none."""
+    found = np.min(np.where(np.isnan(values), np.inf, values), axis=1)
+    return np.where(np.isinf(found), np.nan, found)
 
 
-def _losing_stretches(gain: Sampled) -> tuple[Stretch, ...]:
-    """Runs of batch sizes at which the choice is significantly worse than no speculation."""
-    loses = gain.limits()[1] < 0
-    edges = np.flatnonzero(np.diff(np.concatenate([[False], loses, [False]]).astype(int)))
-    return tuple(Stretch(int(start) + 1, int(end), _mean_loss(gain, start, end)) for start, end in edges.reshape(-1, 2))
-
-
-def _mean_loss(gain: Sampled, start: int, end: int) -> Interval:
-    part = gain[slice(start, end)]
-    mean = Sampled(np.asarray(-part.point.mean()), -part.draws.mean(axis=1))
-    return mean.map(np.expm1).interval()
+def _share(log_gain: Sampled | None) -> Interval | None:
+    return share_of(log_gain) if log_gain else None

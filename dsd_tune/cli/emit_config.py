@@ -18,14 +18,18 @@ def emit_config(
 
     A `vllm serve` line, a file for its `--config`, or the value of `--speculative-config`.
 
+    Of an import, what it does not know is named on stderr, to be filled in.
+
     Exit code 0: a speculative config; 4: speculation does not pay, the line goes without; 5: cannot tell yet, likewise.
     """
-    from dsd_tune.emit import emit
+    from dsd_tune.emit import emit, to_fill_in
     from dsd_tune.storage import formats
 
     fitted = formats.read(formats.PROFILE, profile)
     verdict = fitted.decision.verdict
     if verdict.exit_code:
         typer.echo(f"Verdict: {verdict}; {fitted.decision.reason}. Leave --speculative-config out.", err=True)
+    for lacking in to_fill_in(fitted):
+        typer.echo(f"Fill in: {lacking}.", err=True)
     typer.echo(emit(fitted, form))
     raise typer.Exit(verdict.exit_code)

@@ -7,9 +7,22 @@ from typing import Annotated
 
 import typer
 
+from dsd_tune.records.objective import Objective
+
 
 def fit(
-    run: Annotated[Path, typer.Argument(help="A run directory that `dsd-tune sweep` wrote.", metavar="RUN")],
+    run: Annotated[Path, typer.Argument(help="A run directory that `sweep` or `import` wrote.", metavar="RUN")],
+    objective: Annotated[Objective, typer.Option(help="What to average over batch sizes.")] = Objective.TPOT,
+    goodput: Annotated[
+        str | None, typer.Option(metavar="tpot:MS", help="Count output tokens within this TPOT, as `vllm bench serve`.")
+    ] = None,
+    concurrency: Annotated[
+        Path | None, typer.Option(metavar="CSV", help="How often each batch size happens: batch_size,weight.")
+    ] = None,
+    peak: Annotated[int | None, typer.Option(min=1, help="The largest batch size that your traffic reaches.")] = None,
+    max_cudagraph_capture_size: Annotated[
+        int | None, typer.Option(min=1, help="As in vLLM: B*(K+1) above it runs without CUDA graphs.")
+    ] = None,
     json_: Annotated[bool, typer.Option("--json", help="Print the profile as JSON instead of the tables.")] = False,
 ) -> None:
     """Decide what to deploy from a run.
@@ -23,15 +36,21 @@ def fit(
 
     from rich.console import Console
 
-    from dsd_tune.fit import Fit
+    from dsd_tune.cli.aim import stated_aim
+    from dsd_tune.fit import Fit, ImportFit
     from dsd_tune.report.grid import render
     from dsd_tune.solve import decide
-    from dsd_tune.storage import formats
+    from dsd_tune.storage import formats, published
     from dsd_tune.storage.run_directory import RunDirectory
 
-    directory = RunDirectory.open(run)
-    fitted = Fit(directory.manifest, directory.samples())
-    decision = decide(fitted.surface, directory.manifest.request.max_num_seqs)
+    aim = stated_aim(objective, goodput, concurrency, peak, max_cudagraph_capture_size)
+    fitted: Fit | ImportFit
+    if published.is_import(run):
+        fitted = ImportFit(published.load(run))
+    else:
+        directory = RunDirectory.open(run)
+        fitted = Fit(directory.manifest, directory.samples())
+    decision = decide(fitted.surface, fitted.max_num_seqs, aim)
     profile = fitted.profile(decision, time.time(), version("dsd-tune"))
     path = run / "profile.json"
     formats.write(formats.PROFILE, path, profile)

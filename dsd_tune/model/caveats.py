@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
-from itertools import combinations, product
+from itertools import combinations
 
-from dsd_tune.model.published import batch_sizes, ks, pooled_lengths, text_deviation
+from dsd_tune.model.published import batch_sizes, ks, missing_cells, pooled_lengths, text_deviation
 from dsd_tune.records.measurement import Arm
 from dsd_tune.records.published import Published, PublishedAcceptance
 
@@ -29,12 +29,6 @@ def caveats(published: Published) -> tuple[str, ...]:
         *_acceptance(published),
         *_flat_in_k(published),
     )
-
-
-def missing_cells(published: Published) -> tuple[tuple[int, int], ...]:
-    """Batch sizes and Ks of the grid that no row has, whatever the arm."""
-    have = {(row.cell.batch_size, row.cell.k) for row in published.rows}
-    return tuple(cell for cell in product(batch_sizes(published), ks(published)) if cell not in have)
 
 
 def _arms(published: Published) -> Iterator[str]:

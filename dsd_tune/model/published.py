@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 
@@ -59,6 +60,8 @@ def surface_from_published(published: Published, rng: np.random.Generator) -> Su
         dsd=_with_k0(speculative, grid.arm(Arm.DSD, (0,))[:, 0], no_spec) if 0 in grid.ks else speculative,
         log_tokens=grid.log_tokens(),
         static=grid.static_ratios(no_spec),
+        untried=frozenset(missing_cells(published)),
+        table_assumed=grid.main_arm is Arm.STATIC,
     )
 
 
@@ -79,6 +82,12 @@ def batch_sizes(published: Published) -> tuple[int, ...]:
 def ks(published: Published) -> tuple[int, ...]:
     """The Ks measured, rising; 0 in whatever arm."""
     return tuple(sorted({row.cell.k for row in published.rows}))
+
+
+def missing_cells(published: Published) -> tuple[tuple[int, int], ...]:
+    """Batch sizes and Ks of the grid that no row has, whatever the arm."""
+    have = {(row.cell.batch_size, row.cell.k) for row in published.rows}
+    return tuple(cell for cell in product(batch_sizes(published), ks(published)) if cell not in have)
 
 
 def text_deviation(published: Published) -> Deviation | None:

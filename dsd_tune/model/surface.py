@@ -14,7 +14,10 @@ class Surface:
     """Joint estimates over anchors. All times are logs of seconds.
 
     `no_spec` has shape (B,), `dsd` (B, K), `log_tokens` (K,). `static` maps a fixed K to the log ratio of its
-    step time to `no_spec`, shape (B,), where that arm was measured. Unmeasured cells are nan.
+    step time to `no_spec`, shape (B,), where that arm was measured. Unmeasured cells are nan; those of them that
+    nobody tried, though others at their batch size and K were, are `untried` (as batch size and K): the best of
+    what is left need not be the best. `table_assumed` says that no engine with a table was measured, and `dsd` holds
+    engines with a fixed K in its place.
     """
 
     batch_sizes: tuple[int, ...]
@@ -23,6 +26,8 @@ class Surface:
     dsd: Sampled
     log_tokens: Sampled
     static: dict[int, Sampled]
+    untried: frozenset[tuple[int, int]] = frozenset()
+    table_assumed: bool = False
 
     def table_tpot(self) -> Sampled:
         """Log TPOT in the table's engine, shape (B, K)."""

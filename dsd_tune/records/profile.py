@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from dsd_tune.records.environment import Environment
 from dsd_tune.records.measurement import Cell
+from dsd_tune.records.published import Fact
 from dsd_tune.records.run import SweepRequest
 from dsd_tune.records.table import Table
 
@@ -41,12 +42,16 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CellEstimate:
-    """One measured cell. `gain` is how much shorter TPOT is than `no_spec` at the same batch size: 0.1 is 10 %."""
+    """One measured cell. `gain` is how much shorter TPOT is than `no_spec` at the same batch size: 0.1 is 10 %.
+
+    `step_s` is None where acceptance is not known and TPOT cannot be taken apart, `gain` where `no_spec` was not
+    measured. The blocks of an import are its rows.
+    """
 
     cell: Cell
-    step_s: Interval
+    step_s: Interval | None
     tpot_s: Interval
-    gain: Interval
+    gain: Interval | None
     starts: int
     blocks: int
     kept_share: float
@@ -105,12 +110,14 @@ class Boundary:
     """Where a table changes from `left_k` to `right_k`: after batch size `after`.
 
     From `low` to `high` the two are tied; `margin` is how much TPOT `right_k` saves at the next measured batch size,
-    None where `left_k` failed there.
+    None where `left_k` failed there. Between `left_measured` and `right_measured` lies no measured batch size.
     """
 
     after: int
     low: int
     high: int
+    left_measured: int
+    right_measured: int
     left_k: int
     right_k: int
     margin: Interval | None
@@ -127,19 +134,48 @@ class Stretch:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The verdict and all it was weighed against. Gains are over `no_spec`, averaged with the stated weights."""
+    """The verdict and all it was weighed against. Gains are over `no_spec`, averaged with the stated weights.
+
+    `table` is None where one batch size was measured, gains where no engine without speculation was.
+    `confirmed_over_fixed` is `table_over_fixed` judged on other noise than the one chosen by. `max_num_seqs` is where
+    the measurements end, and so the advice.
+    """
 
     verdict: Verdict
-    table: Table
+    max_num_seqs: int
+    table: Table | None
     fixed_k: int
-    table_gain: Interval
-    fixed_gain: Interval
-    table_over_fixed: Interval
+    table_gain: Interval | None
+    fixed_gain: Interval | None
+    table_over_fixed: Interval | None
+    confirmed_over_fixed: float | None
     fixed_worst_loss: float
     boundaries: tuple[Boundary, ...]
     losing: tuple[Stretch, ...]
+    objective: str
     weights: str
     reason: str
+    remarks: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if self.verdict is Verdict.TABLE and self.table is None:
+            raise ValueError("a table cannot be advised without one")
+        if self.table is not None and self.table.max_num_seqs != self.max_num_seqs:
+            raise ValueError(f"a table up to {self.table.max_num_seqs} is not closed at {self.max_num_seqs}")
+
+
+@dataclass(frozen=True, slots=True)
+class HeldOut:
+    """How well step times of cells that were held back are foretold by the others, as shares of the measured time.
+
+    `cells` counts those that a claim is made for; `flagged` are the others (batch size, K), where only measuring tells.
+    `high_error` is the 90th percentile; both are None where no claim is made at all.
+    """
+
+    cells: int
+    median_error: float | None
+    high_error: float | None
+    flagged: tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,18 +188,31 @@ class Variance:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """A fitted run: everything a reader, an emitter or a server needs, and nothing they must recompute."""
+    """A fitted run: everything a reader, an emitter or a server needs, and nothing they must recompute.
 
-    environment: Environment
-    request: SweepRequest
+    An import has neither `environment` nor `request`, since nobody knows them; it has the `facts` that its files state.
+    """
+
+    environment: Environment | None
+    request: SweepRequest | None
+    facts: tuple[Fact, ...]
     cells: tuple[CellEstimate, ...]
     acceptance: tuple[PositionAcceptance, ...]
     acceptance_lengths: tuple[AcceptanceLength, ...]
     k0_tax: tuple[Tax, ...]
     crossovers: tuple[Crossover, ...]
-    critical: CriticalSize
+    critical: CriticalSize | None
+    held_out: HeldOut | None
     variance: Variance
     decision: Decision
     warnings: tuple[str, ...]
     created_at_s: float
     dsd_tune_version: str
+
+    def __post_init__(self) -> None:
+        if (self.environment is None) != (self.request is None):
+            raise ValueError("a sweep has an environment and a request, an import has neither")
+
+    def fact(self, key: str) -> str | None:
+        """What the imported files say about `key`, None if nothing."""
+        return next((fact.value for fact in self.facts if fact.key == key), None)

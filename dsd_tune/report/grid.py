@@ -10,7 +10,16 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from dsd_tune.records.measurement import Arm, Cell
-from dsd_tune.records.profile import Boundary, CellEstimate, Crossover, Interval, Profile, Verdict
+from dsd_tune.records.profile import (
+    Boundary,
+    CellEstimate,
+    CriticalSize,
+    Crossover,
+    HeldOut,
+    Interval,
+    Profile,
+    Verdict,
+)
 from dsd_tune.records.table import Table
 
 COLUMNS_A_LINE = 6
@@ -43,7 +52,7 @@ def tpot_grid(profile: Profile) -> Grid:
     grid.add_column("B", justify="right")
     for arm, k in columns:
         grid.add_column(heading(arm, k), justify="right")
-    for batch_size in profile.request.batch_sizes:
+    for batch_size in sorted({cell.batch_size for cell in cells}):
         row = [cells.get(Cell(arm, batch_size, k)) for arm, k in columns]
         best = min((e.tpot_s.value for e in row if e), default=0.0)
         grid.add_row(str(batch_size), *(_entry(e, best, between) for e in row))
@@ -70,13 +79,30 @@ def three_digits(ms: float) -> str:
 
 def findings(profile: Profile) -> Iterator[tuple[str, str]]:
     """Label and text of each thing learnt besides the grid."""
-    yield "Acceptance length", ", ".join(f"K={a.k} {_plain(a.tokens)}" for a in profile.acceptance_lengths if a.k)
-    yield "Accepted by position", ", ".join(f"{a.position}: {_percent(a.rate)}" for a in profile.acceptance)
-    yield "Tax of K=0", _tax(profile)
-    yield "Critical BS*K", _critical(profile)
-    yield "Stops paying", "; ".join(_crossover(c) for c in profile.crossovers)
+    if lengths := [f"K={a.k} {_plain(a.tokens)}" for a in profile.acceptance_lengths if a.k]:
+        yield "Acceptance length", ", ".join(lengths)
+    if rates := [f"{a.position}: {_percent(a.rate)}" for a in profile.acceptance]:
+        yield "Accepted by position", ", ".join(rates)
+    if profile.k0_tax:
+        yield "Tax of K=0", _tax(profile)
+    if profile.critical:
+        yield "Critical BS*K", _critical(profile.critical)
+    if profile.held_out:
+        yield "Cells foretold", _foretold(profile.held_out)
+    if profile.crossovers:
+        yield "Stops paying", "; ".join(_crossover(c) for c in profile.crossovers)
     starts, blocks = profile.variance.between_starts, profile.variance.within_start
-    yield "Noise", f"{starts:.1%} between engine starts, {blocks:.1%} between blocks of one start"
+    if profile.request:
+        yield "Noise", f"{starts:.1%} between engine starts, {blocks:.1%} between blocks of one start"
+    else:
+        yield "Noise", f"{starts:.1%} is assumed between engines, {blocks:.1%} for each number"
+
+
+def _foretold(held_out: HeldOut) -> str:
+    if held_out.median_error is None or held_out.high_error is None:
+        return "none from its neighbours: only measured cells count"
+    errors = f"median error {held_out.median_error:.1%}, 90th percentile {held_out.high_error:.1%}"
+    return f"{held_out.cells} of {held_out.cells + len(held_out.flagged)} cells follow from their neighbours; {errors}"
 
 
 def _tax(profile: Profile) -> str:
@@ -84,9 +110,9 @@ def _tax(profile: Profile) -> str:
     return f"over no speculation, in the table's engine: {taxes}"
 
 
-def _critical(profile: Profile) -> str:
-    size = profile.critical.tokens
-    return profile.critical.remark if size is None else f"{_plain(size, 0)} tokens in flight; {profile.critical.remark}"
+def _critical(critical: CriticalSize) -> str:
+    size = critical.tokens
+    return critical.remark if size is None else f"{_plain(size, 0)} tokens in flight; {critical.remark}"
 
 
 def _crossover(crossover: Crossover) -> str:
@@ -105,22 +131,41 @@ def verdict(profile: Profile) -> RenderableType:
 def _grounds(profile: Profile) -> Iterator[tuple[str, str]]:
     decision = profile.decision
     yield "  Why", f"{decision.reason}."
-    yield "  Table", f"{_lists(decision.table)} saves {_percent(decision.table_gain)}"
+    if decision.table:
+        yield "  Table", f"{_lists(decision.table)}{_saves(decision.table_gain)}"
+    if decision.table_over_fixed:
+        yield "  Over fixed", _over_fixed(decision.table_over_fixed, decision.confirmed_over_fixed)
     worst = f"at its worst batch size it loses {decision.fixed_worst_loss:.1%}"
-    yield "  Fixed K", f"{decision.fixed_k} saves {_percent(decision.fixed_gain)}; {worst}"
+    yield "  Fixed K", f"{decision.fixed_k}{_saves(decision.fixed_gain)}; {worst}"
+    yield "  Objective", decision.objective
     yield "  Weights", decision.weights
     for boundary in decision.boundaries:
         yield f"  After B={boundary.after}", _boundary(boundary)
     for stretch in decision.losing:
         yield f"  B={stretch.first} to {stretch.last}", f"no speculation would be {_percent(stretch.loss)} faster there"
+    for remark in decision.remarks:
+        yield "  Note", remark
     for warning in profile.warnings:
         yield "  Warning", warning
 
 
+def _saves(gain: Interval | None) -> str:
+    return f" saves {_percent(gain)}" if gain else ""
+
+
+def _over_fixed(saved: Interval, confirmed: float | None) -> str:
+    apart = "" if confirmed is None else f"; {confirmed:.1%} if judged on other noise than chosen by"
+    return f"the table saves {_percent(saved)} over the fixed K{apart}"
+
+
 def _boundary(boundary: Boundary) -> str:
     tied = f"tied from B={boundary.low} to {boundary.high}" if boundary.low < boundary.high else "no ties"
-    then = f"then saves {_percent(boundary.margin)}" if boundary.margin else f"K={boundary.left_k} failed there"
-    return f"K={boundary.left_k} to K={boundary.right_k} ({tied}); {then}"
+    then = (
+        f"then saves {_percent(boundary.margin)}" if boundary.margin else f"K={boundary.left_k} was not measured there"
+    )
+    left, right = boundary.left_measured, boundary.right_measured
+    between = f"; not measured between {left} and {right}" if right - left > 1 else ""
+    return f"K={boundary.left_k} to K={boundary.right_k} ({tied}); {then}{between}"
 
 
 def _lists(table: Table) -> str:
@@ -129,13 +174,9 @@ def _lists(table: Table) -> str:
 
 def _named(profile: Profile) -> str:
     decision = profile.decision
-    match decision.verdict:
-        case Verdict.TABLE:
-            return f"{decision.verdict}: {_lists(decision.table)}"
-        case Verdict.FIXED:
-            return f"{decision.verdict}: {decision.fixed_k}"
-        case _:
-            return str(decision.verdict)
+    if decision.verdict is Verdict.TABLE and decision.table:
+        return f"{decision.verdict}: {_lists(decision.table)}"
+    return f"{decision.verdict}: {decision.fixed_k}" if decision.verdict is Verdict.FIXED else str(decision.verdict)
 
 
 def _percent(share: Interval) -> str:

@@ -14,6 +14,7 @@ from dsd_tune.records.profile import Profile
 from dsd_tune.records.published import Published
 from dsd_tune.records.run import Manifest
 from dsd_tune.storage import codec, files
+from dsd_tune.storage.upgrades import profile_2
 
 T = TypeVar("T")
 
@@ -27,7 +28,9 @@ SAMPLES_VERSION = 1
 
 # profile.json
 # 1 (0.1.0): first.
-PROFILE_VERSION = 1
+# 2 (0.1.0): imports (no environment, no request, but facts), the error on cells held out, decisions without a table or
+#            without no_spec, what is aimed at, and the measured batch sizes around a boundary.
+PROFILE_VERSION = 2
 
 # published.json
 # 1 (0.1.0): first.
@@ -35,7 +38,7 @@ PUBLISHED_VERSION = 1
 
 Upgrade = Callable[[object], object]
 
-UPGRADES: dict[tuple[str, int], Upgrade] = {}
+UPGRADES: dict[tuple[str, int], Upgrade] = {("profile", 1): profile_2}
 """By kind and version N-1: turns a body (of `samples`: one line after the header) into version N."""
 
 

@@ -26,10 +26,13 @@ def _profile(
 ) -> Profile:
     profile = a_profile(environment=an_environment(model=model))
     text = json.dumps(config or {"method": "eagle", "model": "drafter"})
+    table = table or profile.decision.table
+    assert table
+    decision = replace(profile.decision, verdict=verdict, table=table, max_num_seqs=table.max_num_seqs, fixed_k=fixed_k)
     return replace(
         profile,
         request=a_request(model=model, engine_flags=flags, speculative_config=text),
-        decision=replace(profile.decision, verdict=verdict, table=table or profile.decision.table, fixed_k=fixed_k),
+        decision=decision,
     )
 
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from dsd_tune.errors import UsageError
-from dsd_tune.model.caveats import caveats, missing_cells
-from dsd_tune.model.published import pooled_lengths, surface_from_published
+from dsd_tune.model.caveats import caveats
+from dsd_tune.model.published import missing_cells, pooled_lengths, surface_from_published
 from dsd_tune.model.sampled import Sampled
 from dsd_tune.model.surface import Surface
 from dsd_tune.records.measurement import Arm, Cell

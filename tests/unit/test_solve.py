@@ -11,12 +11,14 @@ from hypothesis import strategies as st
 from dsd_tune.engines.cost_law import CostLaw
 from dsd_tune.engines.simulated import SimulatedEngine
 from dsd_tune.errors import UsageError
+from dsd_tune.model.ranges import RANGE_PRICE, TIE, choose_table, regret_beyond_ties, surely_worse
 from dsd_tune.model.sampled import DRAWS, Array, Sampled
 from dsd_tune.model.surface import Surface
+from dsd_tune.model.weights import log_uniform_weights
 from dsd_tune.records.measurement import Arm, Cell
 from dsd_tune.records.profile import Decision, Verdict
 from dsd_tune.records.table import Table
-from dsd_tune.solve import RANGE_PRICE, TIE, WORTH_DEPLOYING, choose_table, decide, log_uniform_weights
+from dsd_tune.solve import WORTH_DEPLOYING, decide
 
 SIZES = (1, 2, 4, 8, 16, 32)
 LARGEST = 32
@@ -198,6 +200,10 @@ def test_table_is_closed_at_the_largest_batch_size(points: list[float], noise: f
     assert all(b.low <= b.after <= b.high for b in decision.boundaries)
 
 
+def _table(tpot: Sampled, ks: tuple[int, ...], weights: Array) -> Table:
+    return choose_table(regret_beyond_ties(tpot.point, surely_worse(tpot)), ks, weights)
+
+
 def _priced(regret: Array, weights: Array, dense: tuple[int, ...]) -> float:
     changes = sum(a != b for a, b in pairwise(dense))
     return float(weights @ regret[np.arange(len(dense)), list(dense)]) + RANGE_PRICE * changes
@@ -212,7 +218,7 @@ def test_no_table_is_cheaper(hundredths: list[int]) -> None:
     tpot = Sampled(np.log1p(excess), np.broadcast_to(np.log1p(excess), (2, 5, 3)))
     weights = log_uniform_weights(5)
     regret = np.expm1(tpot.point)
-    found = _priced(regret, weights, choose_table(tpot, (0, 1, 2), weights).dense())
+    found = _priced(regret, weights, _table(tpot, (0, 1, 2), weights).dense())
     best = min(_priced(regret, weights, dense) for dense in product(range(3), repeat=5))
     assert found == pytest.approx(best, abs=1e-7)
 
@@ -222,7 +228,7 @@ def test_ties_go_to_the_smaller_k() -> None:
     rng = np.random.default_rng(0)
     tpot = _surface(np.zeros(6), np.array([[0.1, 0.005, 0.0, 0.005]] * 6), 0.02, rng).dsd
     exact = Sampled(np.array([[0.1, 0.005, 0.0, 0.005]] * 6), tpot.draws)
-    assert choose_table(exact, (0, 1, 2, 3), log_uniform_weights(6)).dense() == (1,) * 6
+    assert _table(exact, (0, 1, 2, 3), log_uniform_weights(6)).dense() == (1,) * 6
 
 
 def test_a_gain_below_the_price_of_a_range_buys_none() -> None:
@@ -230,7 +236,7 @@ def test_a_gain_below_the_price_of_a_range_buys_none() -> None:
     excess = np.zeros((8, 2))
     excess[:7, 1] = excess[7, 0] = 0.03
     tpot = Sampled(np.log1p(excess), np.broadcast_to(np.log1p(excess), (2, 8, 2)))
-    assert choose_table(tpot, (1, 2), log_uniform_weights(8)).dense() == (1,) * 8
+    assert _table(tpot, (1, 2), log_uniform_weights(8)).dense() == (1,) * 8
 
 
 def test_weights_count_every_doubling_alike() -> None:
@@ -267,7 +273,7 @@ def test_a_fixed_k_must_run_everywhere() -> None:
 
 def test_the_largest_batch_size_must_be_measured() -> None:
     """A table is not closed beyond what was measured."""
-    with pytest.raises(UsageError, match="1 to 33 are not all covered"):
+    with pytest.raises(UsageError, match="up to 33 are not all covered"):
         decide(a_surface(_engine(FLAT)), 33)
 
 
@@ -324,7 +330,7 @@ def test_fixed_k_names_its_worst_loss() -> None:
     decision = _decide(_engine(STEEP), start_sd=0, within_sd=0)
     truth = np.log([[_engine(STEEP).true_tpot_s(Cell(Arm.DSD, b, k)) for k in range(5)] for b in SIZES])
     off = np.log([_engine(STEEP).true_tpot_s(Cell(Arm.NO_SPEC, b, 0)) for b in SIZES])
-    at_anchors = np.expm1(truth[:, decision.fixed_k] - np.minimum(truth.min(axis=1), off))
+    at_anchors = -np.expm1(np.minimum(truth.min(axis=1), off) - truth[:, decision.fixed_k])
     assert decision.fixed_worst_loss == pytest.approx(at_anchors.max(), rel=0.05)
 
 

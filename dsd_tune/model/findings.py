@@ -1,0 +1,162 @@
+"""What a surface tells besides the decision: cells, acceptance lengths, tax of K=0, crossovers, critical size."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from dsd_tune.model.cost import critical_size
+from dsd_tune.model.neighbours import LogSteps, held_out, log_steps, outliers
+from dsd_tune.model.sampled import Array, Sampled
+from dsd_tune.model.surface import Surface
+from dsd_tune.records.measurement import Arm, Cell
+from dsd_tune.records.profile import (
+    AcceptanceLength,
+    CellEstimate,
+    CriticalSize,
+    Crossover,
+    HeldOut,
+    Interval,
+    Tax,
+)
+
+ENOUGH_CELLS = 8
+"""A law with six terms and a bend explains fewer cells whatever they are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Support:
+    """What an estimate rests on."""
+
+    starts: int
+    blocks: int
+    kept_share: float
+
+
+class Findings:
+    """One surface, read in several ways. `split_ks` are the Ks whose TPOT was taken apart into step time and AL."""
+
+    def __init__(self, surface: Surface, split_ks: frozenset[int]) -> None:
+        self._surface = surface
+        self._split_ks = split_ks
+
+    @property
+    def table_arm(self) -> Arm:
+        """The arm that the table's cells were measured in."""
+        return Arm.STATIC if self._surface.table_assumed else Arm.DSD
+
+    def cells(self, support: Callable[[Cell], Support | None]) -> tuple[CellEstimate, ...]:
+        """An estimate for each cell that has support."""
+        found = []
+        for arm, k, log_step, log_tpot in self._lines():
+            for row, batch_size in enumerate(self._surface.batch_sizes):
+                cell = Cell(arm, batch_size, k)
+                rests_on = support(cell)
+                if rests_on and np.isfinite(log_tpot.point[row]):
+                    found.append(self._estimate(cell, log_step[row], log_tpot[row], row, rests_on))
+        return tuple(found)
+
+    def acceptance_lengths(self) -> tuple[AcceptanceLength, ...]:
+        """Of the Ks that have one."""
+        tokens = self._surface.log_tokens.map(np.exp)
+        known = [i for i, k in enumerate(self._surface.ks) if k in self._split_ks and np.isfinite(tokens.point[i])]
+        return tuple(AcceptanceLength(self._surface.ks[i], tokens[i].interval()) for i in known)
+
+    def k0_tax(self) -> tuple[Tax, ...]:
+        """K=0 in the table's engine over no speculation."""
+        tax = (self._surface.dsd[:, 0] - self._surface.no_spec).map(np.expm1)
+        measured = np.flatnonzero(np.isfinite(tax.point))
+        return tuple(Tax(self._surface.batch_sizes[i], tax[i].interval()) for i in measured)
+
+    def crossovers(self) -> tuple[Crossover, ...]:
+        """Of every K against no speculation."""
+        gains = {k: self._surface.no_spec - self._surface.fixed_tpot(k) for k in self._surface.ks if k > 0}
+        return tuple(self._crossover(k, gain) for k, gain in gains.items() if np.isfinite(gain.point).any())
+
+    def critical(self) -> CriticalSize | None:
+        """From every step time that is known and no outlier; None from too few of them."""
+        odd = {(batch_size, k) for batch_size, k, _ in outliers(self._grid())}
+        cells, log_step = self._step_times()
+        kept = [i for i, cell in enumerate(cells) if cell.arm is Arm.NO_SPEC or (cell.batch_size, cell.k) not in odd]
+        return critical_size([cells[i] for i in kept], log_step[kept]) if len(kept) >= ENOUGH_CELLS else None
+
+    def held_out(self) -> HeldOut:
+        """How well cells are foretold by their neighbours, where they are."""
+        return held_out(self._grid())
+
+    def outliers(self) -> Iterator[str]:
+        """Cells that contradict their row and their column, in words."""
+        for batch_size, k, times in outliers(self._grid()):
+            yield (
+                f"B={batch_size} K={k} is an outlier: its step takes {times:.1f} times what its neighbours in batch "
+                "size and in K say; measure it again. It is left as it is, and nothing else is read off it"
+            )
+
+    def _grid(self) -> LogSteps:
+        """Step times in the table's engine, of the Ks whose step time is known."""
+        split = [i for i, k in enumerate(self._surface.ks) if k in self._split_ks]
+        ks = tuple(self._surface.ks[i] for i in split)
+        return log_steps(self._surface.batch_sizes, ks, self._surface.dsd.point[:, split])
+
+    def _step_times(self) -> tuple[list[Cell], Sampled]:
+        """Cells and their log step times, shape (cells,)."""
+        surface = self._surface
+        columns = [(Cell(Arm.NO_SPEC, b, 0), surface.no_spec[i]) for i, b in enumerate(surface.batch_sizes)]
+        for column, k in enumerate(surface.ks):
+            if k in self._split_ks and (k or not surface.table_assumed):
+                columns += [
+                    (Cell(self.table_arm, b, k), surface.dsd[i, column]) for i, b in enumerate(surface.batch_sizes)
+                ]
+        known = [(cell, value) for cell, value in columns if np.isfinite(value.point)]
+        points = np.array([value.point for _, value in known])
+        draws = np.array([value.draws for _, value in known]).reshape(len(known), len(surface.no_spec.draws))
+        return [cell for cell, _ in known], Sampled(points, draws.T)
+
+    def _lines(self) -> list[tuple[Arm, int, Sampled, Sampled]]:
+        """Arm, K, log step and log TPOT over batch sizes, for everything measured."""
+        surface = self._surface
+        lines = [(Arm.NO_SPEC, 0, surface.no_spec, surface.no_spec)]
+        lines += [
+            (self.table_arm, k, surface.dsd[:, i], surface.table_tpot()[:, i])
+            for i, k in enumerate(surface.ks)
+            if k or not surface.table_assumed
+        ]
+        lines += [(Arm.STATIC, k, surface.no_spec + r, surface.fixed_tpot(k)) for k, r in surface.static.items()]
+        return lines
+
+    def _estimate(self, cell: Cell, log_step: Sampled, log_tpot: Sampled, row: int, support: Support) -> CellEstimate:
+        base = self._surface.no_spec[row]
+        return CellEstimate(
+            cell=cell,
+            step_s=log_step.map(np.exp).interval() if cell.k in self._split_ks else None,
+            tpot_s=log_tpot.map(np.exp).interval(),
+            gain=(base - log_tpot).map(lambda g: -np.expm1(-g)).interval() if np.isfinite(base.point) else None,
+            starts=support.starts,
+            blocks=support.blocks,
+            kept_share=support.kept_share,
+        )
+
+    def _crossover(self, k: int, gain: Sampled) -> Crossover:
+        """Where the gain of `k` over `no_spec` first changes sign, linear in log B between measured neighbours."""
+        pays = bool(gain.point[np.isfinite(gain.point)][0] > 0)
+        at = _first_crossing(gain.point, self._surface.batch_sizes)
+        if at is None:
+            return Crossover(k, pays, None)
+        drawn = [_first_crossing(draw, self._surface.batch_sizes) for draw in gain.draws]
+        edge = float(self._surface.batch_sizes[-1])
+        low, high = np.quantile([edge if d is None else d for d in drawn], [0.025, 0.975])
+        return Crossover(k, pays, Interval(at, min(float(low), at), max(float(high), at)))
+
+
+def _first_crossing(gain: Array, batch_sizes: Sequence[int]) -> float | None:
+    """Batch size at which `gain` (one value an anchor) first changes sign, or None."""
+    known = np.flatnonzero(np.isfinite(gain))
+    for left, right in pairwise(known):
+        if (gain[left] > 0) != (gain[right] > 0):
+            share = gain[left] / (gain[left] - gain[right])
+            low, high = np.log(batch_sizes[left]), np.log(batch_sizes[right])
+            return float(np.exp(low + share * (high - low)))
+    return None

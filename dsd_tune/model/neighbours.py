@@ -1,0 +1,117 @@
+"""Step times foretold from neighbouring cells, without a law: how far a grid explains itself, and what does not fit.
+
+A cell is read off twice: between its neighbours in batch size, and between those in K. Where the two agree, and the
+cells they rest on fit in as well, the reading is claimed to hold; everywhere else only a measurement tells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from dsd_tune.model.sampled import Array
+from dsd_tune.records.profile import HeldOut
+
+AGREES = 0.06
+"""Readings in both directions this close (as a log ratio) confirm each other."""
+
+DOUBTFUL = 0.15
+"""A cell this far (as a log ratio) from every reading of it foretells nothing."""
+
+OUTLIER = 0.25
+"""A cell this far, and on the same side, from what its row and its column both say is an outlier."""
+
+LogSteps = Mapping[tuple[int, int], float]
+"""Log step time by batch size and K."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One cell as its neighbours tell it, a log step time, and the cells that told it."""
+
+    log_step: float
+    told_by: frozenset[tuple[int, int]]
+
+
+def log_steps(batch_sizes: tuple[int, ...], ks: tuple[int, ...], log_step: Array) -> LogSteps:
+    """The measured cells of an array of shape (batch sizes, Ks)."""
+    return {
+        (b, k): float(log_step[i, j])
+        for i, b in enumerate(batch_sizes)
+        for j, k in enumerate(ks)
+        if np.isfinite(log_step[i, j])
+    }
+
+
+def held_out(steps: LogSteps) -> HeldOut:
+    """Every second cell foretold from the others, in turn."""
+    order = sorted(steps)
+    errors: list[float] = []
+    flagged = []
+    for fold in (0, 1):
+        hidden = order[fold::2]
+        shown = {cell: steps[cell] for cell in order if cell not in set(hidden)}
+        for cell in hidden:
+            told = foretell(shown, cell)
+            if told is None:
+                flagged.append(cell)
+            else:
+                errors.append(abs(float(np.expm1(told - steps[cell]))))
+    median, high = map(float, np.quantile(errors, [0.5, 0.9])) if errors else (None, None)
+    return HeldOut(len(errors), median, high, tuple(sorted(flagged)))
+
+
+def foretell(shown: LogSteps, cell: tuple[int, int]) -> float | None:
+    """Log step time of a cell that need not be among those shown; None where no claim is made."""
+    others = {other: value for other, value in shown.items() if other != cell}
+    readings = _readings(others, cell)
+    values = [reading.log_step for reading in readings]
+    if len(values) < 2 or max(values) - min(values) > AGREES:
+        return None
+    if any(_is_doubtful(others, other) for reading in readings for other in reading.told_by):
+        return None
+    return float(np.mean(values))
+
+
+def outliers(steps: LogSteps) -> tuple[tuple[int, int, float], ...]:
+    """Cells that contradict both their row and their column: batch size, K, and how many times too long a step is."""
+    found = []
+    for cell, value in sorted(steps.items()):
+        excess = [value - reading.log_step for reading in _readings(steps, cell)]
+        if len(excess) == 2 and (min(excess) > OUTLIER or max(excess) < -OUTLIER):
+            found.append((*cell, float(np.exp(np.mean(excess)))))
+    return tuple(found)
+
+
+def _is_doubtful(shown: LogSteps, cell: tuple[int, int]) -> bool:
+    away = [abs(reading.log_step - shown[cell]) for reading in _readings(shown, cell)]
+    return bool(away) and min(away) > DOUBTFUL
+
+
+def _readings(shown: LogSteps, cell: tuple[int, int]) -> list[Reading]:
+    """Between neighbours in batch size, linear in logs, and between those in K, linear in time."""
+    batch_size, k = cell
+    in_size = _between({b: value for (b, other), value in shown.items() if other == k}, batch_size)
+    in_k = _between({other: value for (b, other), value in shown.items() if b == batch_size}, k)
+    readings = []
+    if in_size:
+        (low, before), (high, after) = in_size
+        share = np.log(batch_size / low) / np.log(high / low)
+        readings.append(Reading(float(before + share * (after - before)), frozenset({(low, k), (high, k)})))
+    if in_k:
+        (low, before), (high, after) = in_k
+        share = (k - low) / (high - low)
+        mean = np.log((1 - share) * np.exp(before) + share * np.exp(after))
+        readings.append(Reading(float(mean), frozenset({(batch_size, low), (batch_size, high)})))
+    return readings
+
+
+def _between(line: Mapping[int, float], at: int) -> tuple[tuple[int, float], tuple[int, float]] | None:
+    """The next entry on either side of `at`, itself left out."""
+    below, above = [x for x in line if x < at], [x for x in line if x > at]
+    if not below or not above:
+        return None
+    low, high = max(below), min(above)
+    return (low, line[low]), (high, line[high])

@@ -1,0 +1,79 @@
+"""A decision's reason and remarks, in sentences: what the numbers say, and where they say nothing."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+import numpy as np
+
+from dsd_tune.model.claims import Claims
+from dsd_tune.model.surface import Surface
+from dsd_tune.model.weights import Weights
+from dsd_tune.records.profile import Interval, Verdict
+from dsd_tune.records.table import Table
+
+
+def why(verdict: Verdict, table: Interval | None, fixed: Interval | None, over_fixed: Interval | None) -> str:
+    """The reason for a verdict, from the shares saved; None for what was not measured."""
+    more = f"; a table would save {_percent(over_fixed)} more" if over_fixed else ""
+    if fixed is None:
+        tested = "speculation off was not tested"
+        if verdict is Verdict.TABLE and over_fixed:
+            return f"the table saves {_percent(over_fixed)} over the best fixed K; {tested}"
+        return f"it is the best fixed K{more}; {tested}"
+    best = max((gain for gain in (table, fixed) if gain), key=lambda gain: gain.value)
+    match verdict:
+        case Verdict.TABLE:
+            return f"the table saves {_percent(table or best)} of TPOT over no speculation"
+        case Verdict.FIXED:
+            return f"a fixed K saves {_percent(fixed)} of TPOT over no speculation{more}"
+        case Verdict.OFF:
+            return f"the best speculative choice saves {_percent(best)} of TPOT: nothing worth deploying"
+        case Verdict.UNCLEAR:
+            return (
+                f"the best speculative choice saves {_percent(best)} of TPOT, an interval that holds both a gain and "
+                "none; more engine starts (--starts) narrow it"
+            )
+
+
+def remarks(surface: Surface, claims: Claims, table: Table | None, weights: Weights) -> Iterator[str]:
+    """What the decision does not rest on, and what would change it."""
+    first, last = surface.batch_sizes[0], surface.batch_sizes[-1]
+    if first > 1:
+        yield f"batch sizes 1 to {first - 1} were not measured: they get what {first} gets"
+    yield from _untried(surface)
+    yield from _largest_k(surface)
+    if table is None:
+        return
+    used = {(table.k_at(b), b) for b in surface.batch_sizes}
+    for gap in claims.gaps:
+        if (gap.k, gap.left) in used or (gap.k, gap.right) in used:
+            yield gap.said
+    if weights.peak and any(r.last == weights.peak for r in table.ranges) and weights.peak < last:
+        yield (
+            f"K changes just above the peak of {weights.peak}: a prefill beside {weights.peak} decodes counts as one "
+            "more request and changes it"
+        )
+
+
+def _untried(surface: Surface) -> Iterator[str]:
+    by_size: dict[int, list[int]] = defaultdict(list)
+    for batch_size, k in sorted(surface.untried):
+        by_size[batch_size].append(k)
+    for batch_size, ks in by_size.items():
+        yield f"at B={batch_size} {', '.join(f'K={k}' for k in ks)} was not measured: no best K is claimed there"
+
+
+def _largest_k(surface: Surface) -> Iterator[str]:
+    tpot = surface.table_tpot().point
+    whole = [b for b in surface.batch_sizes if b not in {size for size, _ in surface.untried}]
+    rows = [surface.batch_sizes.index(b) for b in whole]
+    best = [b for b, row in zip(whole, rows, strict=True) if np.nanargmin(tpot[row]) == len(surface.ks) - 1]
+    if best and surface.ks[-1]:
+        sizes = ", ".join(map(str, best))
+        yield f"K={surface.ks[-1]} is the largest K tried and the best at B={sizes}: a larger one may be better"
+
+
+def _percent(share: Interval) -> str:
+    return f"{share.value:.1%} [{share.low:.1%}, {share.high:.1%}]"

@@ -1,0 +1,27 @@
+"""How bodies of older files become those of the next version. Each step is written once and never changed again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def profile_2(body: Any) -> Any:  # noqa: ANN401 (JSON, checked when it is decoded)
+    """From version 1: a sweep with a table, whose boundaries lie between measured batch sizes."""
+    if not isinstance(body, dict) or not isinstance(body.get("decision"), dict):
+        return body
+    decision = body["decision"]
+    sizes = body.get("request", {}).get("batch_sizes", [])
+    boundaries = [boundary | _measured_around(boundary["after"], sizes) for boundary in decision["boundaries"]]
+    new = {
+        "max_num_seqs": decision["table"]["ranges"][-1]["last"],
+        "confirmed_over_fixed": None,
+        "boundaries": boundaries,
+        "objective": "TPOT",
+        "remarks": [],
+    }
+    return body | {"facts": [], "held_out": None, "decision": decision | new}
+
+
+def _measured_around(after: int, sizes: list[int]) -> dict[str, int]:
+    left = max((size for size in sizes if size <= after), default=1)
+    return {"left_measured": left, "right_measured": min((size for size in sizes if size > after), default=after + 1)}
