@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -56,7 +57,7 @@ class Fit:
             environment=self.manifest.environment,
             request=self.manifest.request,
             facts=(),
-            cells=findings.cells(self._support),
+            cells=findings.cells(self._support()),
             acceptance=self._position_rates(),
             acceptance_lengths=findings.acceptance_lengths(),
             k0_tax=findings.k0_tax(),
@@ -110,12 +111,11 @@ class Fit:
             ratios[k] = (fixed - base)[:, 0]
         return ratios
 
-    def _support(self, cell: Cell) -> Support | None:
-        mine = [b for b in self.blocks if b.cell == cell]
-        if not mine:
-            return None
-        kept, run = sum(len(b.step_s) for b in mine), sum(b.steps_run for b in mine)
-        return Support(len({b.start for b in mine}), len(mine), kept / run)
+    def _support(self) -> dict[Cell, Support]:
+        by_cell: dict[Cell, list[Block]] = defaultdict(list)
+        for block in self.blocks:
+            by_cell[block.cell].append(block)
+        return {cell: _support_of(blocks) for cell, blocks in by_cell.items()}
 
     def _position_rates(self) -> tuple[PositionAcceptance, ...]:
         measured = np.flatnonzero(np.isfinite(self.rates.point))
@@ -153,6 +153,11 @@ class Fit:
         return warnings
 
 
+def _support_of(blocks: Sequence[Block]) -> Support:
+    kept, run = sum(len(b.step_s) for b in blocks), sum(b.steps_run for b in blocks)
+    return Support(len({b.start for b in blocks}), len(blocks), kept / run)
+
+
 class ImportFit:
     """An import's estimates: single numbers of somebody else, with the deviations that had to be assumed."""
 
@@ -177,7 +182,7 @@ class ImportFit:
             environment=None,
             request=None,
             facts=self.published.facts,
-            cells=findings.cells(self._support),
+            cells=findings.cells(self._support()),
             acceptance=(),
             acceptance_lengths=findings.acceptance_lengths(),
             k0_tax=findings.k0_tax() if self._has(Arm.DSD, 0) else (),
@@ -191,9 +196,9 @@ class ImportFit:
             dsd_tune_version=version,
         )
 
-    def _support(self, cell: Cell) -> Support | None:
-        rows = sum(row.cell == cell for row in self.published.rows)
-        return Support(1, rows, 1.0) if rows else None
+    def _support(self) -> dict[Cell, Support]:
+        rows = Counter(row.cell for row in self.published.rows)
+        return {cell: Support(1, count, 1.0) for cell, count in rows.items()}
 
     def _has(self, arm: Arm, k: int) -> bool:
         return any(row.cell.arm is arm and row.cell.k == k for row in self.published.rows)

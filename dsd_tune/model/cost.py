@@ -22,6 +22,8 @@ from dsd_tune.records.profile import CriticalSize, Interval
 
 _BENDS_TRIED = 24
 _REFITS = 100
+_CELLS_REFITTED = 20_000
+"""Over all refits: a large grid needs fewer of them, since its bend is the surer."""
 _HUBER = 1.345
 _WORTH_A_BEND = 0.8
 """A bend must leave at most this share of the unexplained error, or the straight law is kept."""
@@ -37,15 +39,16 @@ class CostLaw:
 
     def step_s(self, cells: Sequence[Cell]) -> Array:
         """Predicted step times in seconds, shape (len(cells),)."""
-        return np.asarray(_design(cells, self.critical) @ np.array(self.coefficients), dtype=np.float64)
+        return np.asarray(_with_bend(_design(cells), self.critical) @ np.array(self.coefficients), dtype=np.float64)
 
 
 def fit_law(cells: Sequence[Cell], step_s: Array) -> CostLaw:
     """Fit the law to one step time a cell, in seconds."""
-    straight = _fit_at(cells, step_s, None)
-    tokens = np.array([_tokens(c) for c in cells], dtype=float)
+    design = _design(cells)
+    straight = _fit_at(design, step_s, None)
+    tokens = _tokens(design)
     tried = np.geomspace(max(1.0, tokens.min()), tokens.max(), _BENDS_TRIED)[:-1]
-    bent = min((_fit_at(cells, step_s, float(bend)) for bend in tried), key=lambda law: law.loss)
+    bent = min((_fit_at(design, step_s, float(bend)) for bend in tried), key=lambda law: law.loss)
     return bent if bent.loss < _WORTH_A_BEND * straight.loss else straight
 
 
@@ -56,36 +59,39 @@ def critical_size(cells: Sequence[Cell], log_step: Sampled) -> CriticalSize:
     error = float(np.median(np.abs(law.step_s(cells) / step_s - 1)))
     if law.critical is None:
         return CriticalSize(None, error, "no bend: step time grows evenly over the sizes measured")
-    refits = [fit_law(cells, np.exp(draw)).critical for draw in log_step.draws[:_REFITS]]
+    count = min(_REFITS, max(20, _CELLS_REFITTED // len(cells)))
+    refits = [fit_law(cells, np.exp(draw)).critical for draw in log_step.draws[:count]]
     bends = [bend for bend in refits if bend is not None]
     low, high = np.quantile([*bends, law.critical], [0.025, 0.975])
     interval = Interval(law.critical, min(float(low), law.critical), max(float(high), law.critical))
     return CriticalSize(interval, error, f"a bend in {len(bends)} of {len(refits)} refits")
 
 
-def _tokens(cell: Cell) -> int:
-    return cell.batch_size * (cell.k + 1)
+def _design(cells: Sequence[Cell]) -> Array:
+    """The law's terms without the bend, shape (cells, 5)."""
+    return np.array([(1.0, c.batch_size, c.arm is Arm.DSD, c.k, c.k * c.batch_size) for c in cells], dtype=float)
 
 
-def _design(cells: Sequence[Cell], critical: float | None) -> Array:
-    rows = [(1.0, c.batch_size, float(c.arm is Arm.DSD), c.k, c.k * c.batch_size, _excess(c, critical)) for c in cells]
-    return np.array(rows, dtype=float)
+def _tokens(design: Array) -> Array:
+    """Tokens in flight, B*(K+1)."""
+    return np.asarray(design[:, 1] + design[:, 4])
 
 
-def _excess(cell: Cell, critical: float | None) -> float:
-    return 0.0 if critical is None else max(0.0, _tokens(cell) - critical)
+def _with_bend(design: Array, critical: float | None) -> Array:
+    tokens = _tokens(design)
+    return np.column_stack([design, np.maximum(0.0, tokens - (np.inf if critical is None else critical))])
 
 
-def _fit_at(cells: Sequence[Cell], step_s: Array, critical: float | None) -> CostLaw:
+def _fit_at(design: Array, step_s: Array, critical: float | None) -> CostLaw:
     """Non-negative least squares on relative errors, twice reweighted.
 
     The loss is the sum of absolute relative errors: comparable between bends, and one wild cell cannot rule it.
     """
-    design = _design(cells, critical) / step_s[:, None]
-    weights = np.ones(len(cells))
+    terms = _with_bend(design, critical) / step_s[:, None]
+    weights = np.ones(len(step_s))
     for _ in range(3):
-        coefficients, _ = nnls(design * weights[:, None], weights)
-        errors = np.abs(design @ coefficients - 1)
+        coefficients, _ = nnls(terms * weights[:, None], weights)
+        errors = np.abs(terms @ coefficients - 1)
         scale = 1.4826 * np.median(errors) + 1e-12
         weights = np.sqrt(np.minimum(1.0, _HUBER * scale / np.maximum(errors, 1e-12)))
     return CostLaw(tuple(map(float, coefficients)), critical, float(np.sum(errors)))

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 
 from dsd_tune.model.cost import critical_size
-from dsd_tune.model.neighbours import LogSteps, held_out, log_steps, outliers
+from dsd_tune.model.neighbours import LogSteps, held_out, outliers
 from dsd_tune.model.sampled import Array, Sampled
 from dsd_tune.model.surface import Surface
 from dsd_tune.records.measurement import Arm, Cell
@@ -48,15 +47,14 @@ class Findings:
         """The arm that the table's cells were measured in."""
         return Arm.STATIC if self._surface.table_assumed else Arm.DSD
 
-    def cells(self, support: Callable[[Cell], Support | None]) -> tuple[CellEstimate, ...]:
+    def cells(self, support: Mapping[Cell, Support]) -> tuple[CellEstimate, ...]:
         """An estimate for each cell that has support."""
         found = []
         for arm, k, log_step, log_tpot in self._lines():
             for row, batch_size in enumerate(self._surface.batch_sizes):
                 cell = Cell(arm, batch_size, k)
-                rests_on = support(cell)
-                if rests_on and np.isfinite(log_tpot.point[row]):
-                    found.append(self._estimate(cell, log_step[row], log_tpot[row], row, rests_on))
+                if cell in support and np.isfinite(log_tpot.point[row]):
+                    found.append(self._estimate(cell, log_step[row], log_tpot[row], row, support[cell]))
         return tuple(found)
 
     def acceptance_lengths(self) -> tuple[AcceptanceLength, ...]:
@@ -99,7 +97,7 @@ class Findings:
         """Step times in the table's engine, of the Ks whose step time is known."""
         split = [i for i, k in enumerate(self._surface.ks) if k in self._split_ks]
         ks = tuple(self._surface.ks[i] for i in split)
-        return log_steps(self._surface.batch_sizes, ks, self._surface.dsd.point[:, split])
+        return LogSteps.measured(self._surface.batch_sizes, ks, self._surface.dsd.point[:, split])
 
     def _step_times(self) -> tuple[list[Cell], Sampled]:
         """Cells and their log step times, shape (cells,)."""
@@ -142,21 +140,23 @@ class Findings:
     def _crossover(self, k: int, gain: Sampled) -> Crossover:
         """Where the gain of `k` over `no_spec` first changes sign, linear in log B between measured neighbours."""
         pays = bool(gain.point[np.isfinite(gain.point)][0] > 0)
-        at = _first_crossing(gain.point, self._surface.batch_sizes)
-        if at is None:
+        at = float(_first_crossings(gain.point[None], self._surface.batch_sizes)[0])
+        if np.isnan(at):
             return Crossover(k, pays, None)
-        drawn = [_first_crossing(draw, self._surface.batch_sizes) for draw in gain.draws]
-        edge = float(self._surface.batch_sizes[-1])
-        low, high = np.quantile([edge if d is None else d for d in drawn], [0.025, 0.975])
+        drawn = _first_crossings(gain.draws, self._surface.batch_sizes)
+        low, high = np.quantile(np.where(np.isnan(drawn), self._surface.batch_sizes[-1], drawn), [0.025, 0.975])
         return Crossover(k, pays, Interval(at, min(float(low), at), max(float(high), at)))
 
 
-def _first_crossing(gain: Array, batch_sizes: Sequence[int]) -> float | None:
-    """Batch size at which `gain` (one value an anchor) first changes sign, or None."""
-    known = np.flatnonzero(np.isfinite(gain))
-    for left, right in pairwise(known):
-        if (gain[left] > 0) != (gain[right] > 0):
-            share = gain[left] / (gain[left] - gain[right])
-            low, high = np.log(batch_sizes[left]), np.log(batch_sizes[right])
-            return float(np.exp(low + share * (high - low)))
-    return None
+def _first_crossings(gains: Array, batch_sizes: Sequence[int]) -> Array:
+    """Batch size at which each row of `gains`, shape (n, anchors), first changes sign; nan where it does not."""
+    known = np.isfinite(gains).all(axis=0)
+    gains, sizes = gains[:, known], np.log(np.asarray(batch_sizes, dtype=float)[known])
+    turns = np.diff(gains > 0, axis=1)
+    if not turns.size:
+        return np.full(len(gains), np.nan)
+    left, rows = np.argmax(turns, axis=1), np.arange(len(gains))
+    before, after = gains[rows, left], gains[rows, left + 1]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        at = np.exp(sizes[left] + before / (before - after) * (sizes[left + 1] - sizes[left]))
+    return np.asarray(np.where(turns.any(axis=1), at, np.nan), dtype=np.float64)

@@ -6,6 +6,7 @@ cells they rest on fit in as well, the reading is claimed to hold; everywhere el
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -23,9 +24,6 @@ DOUBTFUL = 0.15
 OUTLIER = 0.25
 """A cell this far, and on the same side, from what its row and its column both say is an outlier."""
 
-LogSteps = Mapping[tuple[int, int], float]
-"""Log step time by batch size and K."""
-
 
 @dataclass(frozen=True, slots=True)
 class Reading:
@@ -35,42 +33,48 @@ class Reading:
     told_by: frozenset[tuple[int, int]]
 
 
-def log_steps(batch_sizes: tuple[int, ...], ks: tuple[int, ...], log_step: Array) -> LogSteps:
-    """The measured cells of an array of shape (batch sizes, Ks)."""
-    return {
-        (b, k): float(log_step[i, j])
-        for i, b in enumerate(batch_sizes)
-        for j, k in enumerate(ks)
-        if np.isfinite(log_step[i, j])
-    }
+class LogSteps:
+    """Log step times of cells (batch size, K), to be looked up along either axis."""
+
+    def __init__(self, values: Mapping[tuple[int, int], float]) -> None:
+        self.values = values
+        self.at_size: dict[int, dict[int, float]] = defaultdict(dict)
+        self.at_k: dict[int, dict[int, float]] = defaultdict(dict)
+        for (batch_size, k), value in values.items():
+            self.at_size[batch_size][k] = value
+            self.at_k[k][batch_size] = value
+
+    @classmethod
+    def measured(cls, batch_sizes: tuple[int, ...], ks: tuple[int, ...], log_step: Array) -> LogSteps:
+        """The cells that are known of an array of shape (batch sizes, Ks)."""
+        cells = {(b, k): float(log_step[i, j]) for i, b in enumerate(batch_sizes) for j, k in enumerate(ks)}
+        return cls({cell: value for cell, value in cells.items() if np.isfinite(value)})
 
 
 def held_out(steps: LogSteps) -> HeldOut:
     """Every second cell foretold from the others, in turn."""
-    order = sorted(steps)
+    order = sorted(steps.values)
     errors: list[float] = []
     flagged = []
     for fold in (0, 1):
-        hidden = order[fold::2]
-        shown = {cell: steps[cell] for cell in order if cell not in set(hidden)}
-        for cell in hidden:
+        shown = LogSteps({cell: steps.values[cell] for cell in order[1 - fold :: 2]})
+        for cell in order[fold::2]:
             told = foretell(shown, cell)
             if told is None:
                 flagged.append(cell)
             else:
-                errors.append(abs(float(np.expm1(told - steps[cell]))))
+                errors.append(abs(float(np.expm1(told - steps.values[cell]))))
     median, high = map(float, np.quantile(errors, [0.5, 0.9])) if errors else (None, None)
     return HeldOut(len(errors), median, high, tuple(sorted(flagged)))
 
 
 def foretell(shown: LogSteps, cell: tuple[int, int]) -> float | None:
-    """Log step time of a cell that need not be among those shown; None where no claim is made."""
-    others = {other: value for other, value in shown.items() if other != cell}
-    readings = _readings(others, cell)
+    """Log step time of a cell that is not among those shown; None where no claim is made."""
+    readings = _readings(shown, cell)
     values = [reading.log_step for reading in readings]
     if len(values) < 2 or max(values) - min(values) > AGREES:
         return None
-    if any(_is_doubtful(others, other) for reading in readings for other in reading.told_by):
+    if any(_is_doubtful(shown, other) for reading in readings for other in reading.told_by):
         return None
     return float(np.mean(values))
 
@@ -78,7 +82,7 @@ def foretell(shown: LogSteps, cell: tuple[int, int]) -> float | None:
 def outliers(steps: LogSteps) -> tuple[tuple[int, int, float], ...]:
     """Cells that contradict both their row and their column: batch size, K, and how many times too long a step is."""
     found = []
-    for cell, value in sorted(steps.items()):
+    for cell, value in sorted(steps.values.items()):
         excess = [value - reading.log_step for reading in _readings(steps, cell)]
         if len(excess) == 2 and (min(excess) > OUTLIER or max(excess) < -OUTLIER):
             found.append((*cell, float(np.exp(np.mean(excess)))))
@@ -86,15 +90,15 @@ def outliers(steps: LogSteps) -> tuple[tuple[int, int, float], ...]:
 
 
 def _is_doubtful(shown: LogSteps, cell: tuple[int, int]) -> bool:
-    away = [abs(reading.log_step - shown[cell]) for reading in _readings(shown, cell)]
+    away = [abs(reading.log_step - shown.values[cell]) for reading in _readings(shown, cell)]
     return bool(away) and min(away) > DOUBTFUL
 
 
 def _readings(shown: LogSteps, cell: tuple[int, int]) -> list[Reading]:
     """Between neighbours in batch size, linear in logs, and between those in K, linear in time."""
     batch_size, k = cell
-    in_size = _between({b: value for (b, other), value in shown.items() if other == k}, batch_size)
-    in_k = _between({other: value for (b, other), value in shown.items() if b == batch_size}, k)
+    in_size = _between(shown.at_k[k], batch_size)
+    in_k = _between(shown.at_size[batch_size], k)
     readings = []
     if in_size:
         (low, before), (high, after) = in_size
