@@ -229,7 +229,7 @@ class _Case:
                 f"at {1 - self._compared_share():.0%} of the weighted batch sizes some K was not measured, and the "
                 "best of those that were need not be the best; measure the missing cells"
             )
-        return reasons.why(verdict, *map(_share, (gains.table, gains.fixed, gains.over_fixed)))
+        return reasons.why(verdict, self.aim.quantity, *map(_share, (gains.table, gains.fixed, gains.over_fixed)))
 
     def _worst_loss(self, line: Sampled) -> float:
         """The largest share that the best of all would save over one choice at any batch size."""

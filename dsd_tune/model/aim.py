@@ -41,6 +41,11 @@ class Aim:
             return f"goodput: tokens within a TPOT of {self.slo_s * 1e3:g} ms; a later one counts as {MISS:g} in time"
         return "throughput: every token counts alike" if self.objective is Objective.THROUGHPUT else "TPOT"
 
+    @property
+    def quantity(self) -> str:
+        """What is saved, in a word."""
+        return "TPOT" if self.slo_s is None else "TPOT (with what lateness costs)"
+
     def cost(self, log_tpot: Sampled) -> Sampled:
         """Log of what a token costs, in the shape given."""
         if self.slo_s is None:

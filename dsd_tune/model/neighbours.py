@@ -95,21 +95,29 @@ def _is_doubtful(shown: LogSteps, cell: tuple[int, int]) -> bool:
 
 
 def _readings(shown: LogSteps, cell: tuple[int, int]) -> list[Reading]:
-    """Between neighbours in batch size, linear in logs, and between those in K, linear in time."""
+    """Between neighbours in batch size and between those in K, where both sides are there.
+
+    Over K time grows linearly. Over batch size a dense model's does, and that of a mixture of experts as a power, so
+    the mean of both is read.
+    """
     batch_size, k = cell
-    in_size = _between(shown.at_k[k], batch_size)
-    in_k = _between(shown.at_size[batch_size], k)
     readings = []
-    if in_size:
+    if in_size := _between(shown.at_k[k], batch_size):
         (low, before), (high, after) = in_size
         share = np.log(batch_size / low) / np.log(high / low)
-        readings.append(Reading(float(before + share * (after - before)), frozenset({(low, k), (high, k)})))
-    if in_k:
+        power = before + share * (after - before)
+        linear = _mean_time(before, after, (batch_size - low) / (high - low))
+        readings.append(Reading(float(power + linear) / 2, frozenset({(low, k), (high, k)})))
+    if in_k := _between(shown.at_size[batch_size], k):
         (low, before), (high, after) = in_k
-        share = (k - low) / (high - low)
-        mean = np.log((1 - share) * np.exp(before) + share * np.exp(after))
-        readings.append(Reading(float(mean), frozenset({(batch_size, low), (batch_size, high)})))
+        told_by = frozenset({(batch_size, low), (batch_size, high)})
+        readings.append(Reading(_mean_time(before, after, (k - low) / (high - low)), told_by))
     return readings
+
+
+def _mean_time(before: float, after: float, share: float) -> float:
+    """Log of the time at `share` of the way from one log time to another."""
+    return float(np.log((1 - share) * np.exp(before) + share * np.exp(after)))
 
 
 def _between(line: Mapping[int, float], at: int) -> tuple[tuple[int, float], tuple[int, float]] | None:

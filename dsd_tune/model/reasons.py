@@ -14,8 +14,10 @@ from dsd_tune.records.profile import Interval, Verdict
 from dsd_tune.records.table import Table
 
 
-def why(verdict: Verdict, table: Interval | None, fixed: Interval | None, over_fixed: Interval | None) -> str:
-    """The reason for a verdict, from the shares saved; None for what was not measured."""
+def why(
+    verdict: Verdict, quantity: str, table: Interval | None, fixed: Interval | None, over_fixed: Interval | None
+) -> str:
+    """The reason for a verdict, from the shares of `quantity` saved; None for what was not measured."""
     more = f"; a table would save {_percent(over_fixed)} more" if over_fixed else ""
     if fixed is None:
         tested = "speculation off was not tested"
@@ -25,15 +27,15 @@ def why(verdict: Verdict, table: Interval | None, fixed: Interval | None, over_f
     best = max((gain for gain in (table, fixed) if gain), key=lambda gain: gain.value)
     match verdict:
         case Verdict.TABLE:
-            return f"the table saves {_percent(table or best)} of TPOT over no speculation"
+            return f"the table saves {_percent(table or best)} of {quantity} over no speculation"
         case Verdict.FIXED:
-            return f"a fixed K saves {_percent(fixed)} of TPOT over no speculation{more}"
+            return f"a fixed K saves {_percent(fixed)} of {quantity} over no speculation{more}"
         case Verdict.OFF:
-            return f"the best speculative choice saves {_percent(best)} of TPOT: nothing worth deploying"
+            return f"the best speculative choice saves {_percent(best)} of {quantity}: nothing worth deploying"
         case Verdict.UNCLEAR:
             return (
-                f"the best speculative choice saves {_percent(best)} of TPOT, an interval that holds both a gain and "
-                "none; more engine starts (--starts) narrow it"
+                f"the best speculative choice saves {_percent(best)} of {quantity}, an interval that holds both a gain "
+                "and none; more engine starts (--starts) narrow it"
             )
 
 

@@ -111,11 +111,26 @@ def test_one_best_k_is_never_a_table(seed: int) -> None:
     assert decision.fixed_k > 0
 
 
-@pytest.mark.parametrize(("within_sd", "most"), [(0.01, 0), (0.02, 6)])
+@pytest.mark.parametrize(("within_sd", "most"), [(0.01, 0), (0.02, 0), (0.05, 6)])
 def test_noise_alone_makes_no_table(within_sd: float, most: int) -> None:
-    """Where every K above 0 is equally good, scatter of 1 % a cell never passes for a table, and 2 % seldom does."""
+    """Where every K above 0 is equally good, scatter of 2 % a cell never passes for a table, and 5 % seldom does."""
     verdicts = [decide(_indifferent(within_sd, seed), LARGEST).verdict for seed in range(40)]
     assert verdicts.count(Verdict.TABLE) <= most
+
+
+def test_what_noise_seems_to_save_is_not_confirmed() -> None:
+    """Where every K above 0 is equally good, a table chosen by noise and judged by other noise saves nothing."""
+    decisions = [decide(_indifferent(0.03, seed), LARGEST) for seed in range(20)]
+    assert np.mean([d.table_over_fixed.value for d in decisions if d.table_over_fixed]) > 0.01
+    confirmed = [d.confirmed_over_fixed for d in decisions if d.confirmed_over_fixed is not None]
+    assert abs(np.mean(confirmed)) < 0.004
+
+
+def test_what_a_table_really_saves_is_confirmed() -> None:
+    """Where the best K falls with the batch size, other noise says what the numbers say."""
+    decision = _decide(_engine(STEEP), within_sd=0.005)
+    assert decision.table_over_fixed
+    assert decision.confirmed_over_fixed == pytest.approx(decision.table_over_fixed.value, abs=0.02)
 
 
 @pytest.mark.parametrize("within_sd", [0.003, 0.006])

@@ -1,5 +1,5 @@
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +9,8 @@ from builders import a_block, a_failure, a_manifest, a_profile
 from dsd_tune.errors import UsageError
 from dsd_tune.storage import formats
 from dsd_tune.storage.formats import MANIFEST, PROFILE, Kind
+
+GOLDEN = Path(__file__).parents[1] / "data" / "golden"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,15 @@ def test_a_file_gives_back_its_record(tmp_path: Path) -> None:
     formats.write(PROFILE, tmp_path / "p", a_profile())
     assert formats.read(MANIFEST, tmp_path / "m") == a_manifest()
     assert formats.read(PROFILE, tmp_path / "p") == a_profile()
+
+
+def test_profiles_of_version_1_still_load() -> None:
+    """A profile written before imports could be fitted says the same as ever, its boundaries between measured sizes."""
+    profile = formats.read(PROFILE, GOLDEN / "profile-1.json")
+    assert profile.request == a_profile().request
+    assert profile.cells == a_profile().cells
+    assert (profile.facts, profile.held_out) == ((), None)
+    assert profile.decision == replace(a_profile().decision, confirmed_over_fixed=None, remarks=())
 
 
 def test_a_file_says_what_it_is(tmp_path: Path) -> None:
