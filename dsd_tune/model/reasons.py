@@ -41,7 +41,7 @@ def why(
 
 def remarks(surface: Surface, claims: Claims, table: Table | None, weights: Weights) -> Iterator[str]:
     """What the decision does not rest on, and what would change it."""
-    first, last = surface.batch_sizes[0], surface.batch_sizes[-1]
+    first = surface.batch_sizes[0]
     if first > 1:
         yield f"batch sizes 1 to {first - 1} were not measured: they get what {first} gets"
     yield from _untried(surface)
@@ -52,10 +52,11 @@ def remarks(surface: Surface, claims: Claims, table: Table | None, weights: Weig
     for gap in claims.gaps:
         if (gap.k, gap.left) in used or (gap.k, gap.right) in used:
             yield gap.said
-    if weights.peak and any(r.last == weights.peak for r in table.ranges) and weights.peak < last:
+    usual = weights.usual
+    if any(left.last == usual for left in table.ranges[:-1]):
         yield (
-            f"K changes just above the peak of {weights.peak}: a prefill beside {weights.peak} decodes counts as one "
-            "more request and changes it"
+            f"K changes just above {usual}, where most of the traffic is: a prefill beside {usual} decodes counts as one "
+            "more request"
         )
 
 

@@ -15,12 +15,12 @@ from dsd_tune.model.sampled import Array
 class Weights:
     """`shares[b - 1]` is the weight of batch size b, with sum 1; `said` names them in words.
 
-    `peak` is the batch size that the traffic is known to reach and not to pass, None if that is not known.
+    `usual` is the batch size of most of the traffic, None if that is not known.
     """
 
     shares: Array
     said: str
-    peak: int | None = None
+    usual: int | None = None
 
 
 def log_uniform_weights(max_num_seqs: int) -> Array:
@@ -43,7 +43,7 @@ def up_to_peak(max_num_seqs: int, peak: int) -> Weights:
     if not 1 <= peak <= max_num_seqs:
         raise UsageError(f"a peak of {peak} was not measured: batch sizes end at {max_num_seqs}.", "Measure up to it.")
     shares = np.where(np.arange(1, max_num_seqs + 1) <= peak, log_uniform_weights(max_num_seqs), 0.0)
-    return Weights(shares / shares.sum(), f"every doubling up to a batch size of {peak} counts alike", peak)
+    return Weights(shares / shares.sum(), f"every doubling up to a batch size of {peak} counts alike")
 
 
 def from_histogram(max_num_seqs: int, histogram: Sequence[tuple[int, float]]) -> Weights:
@@ -65,4 +65,4 @@ def from_histogram(max_num_seqs: int, histogram: Sequence[tuple[int, float]]) ->
     said = "batch sizes count as in the histogram"
     if above > 0:
         said += f", without the {above:.1%} of it above {max_num_seqs}"
-    return Weights(shares / shares.sum(), said, max(b for b, weight in histogram if weight > 0))
+    return Weights(shares / shares.sum(), said, int(np.argmax(shares)) + 1)

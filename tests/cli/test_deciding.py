@@ -320,6 +320,15 @@ def test_a_histogram_without_a_tail_needs_no_table(decide: Any, tmp_path: Path) 
     assert "batch sizes count as in the histogram" in decided.said
 
 
+def test_a_boundary_where_the_traffic_is_is_warned_of(decide: Any, tmp_path: Path) -> None:
+    """One prefill beside the usual number of decodes would change K: it is said."""
+    histogram = tmp_path / "running.csv"
+    histogram.write_text("batch_size,seconds\n8,60\n9,40\n")
+    grid = csv_grid(*((b, k, t) for b, *ts in ((8, 20, 10), (9, 20, 30)) for k, t in zip((0, 3), ts, strict=True)))
+    decided = decide(grid, "--concurrency", histogram)
+    assert "K changes just above 8, where most of the traffic is" in decided.said
+
+
 def test_a_peak_leaves_out_what_never_happens(decide: Any) -> None:
     """Batch sizes above the peak count nothing."""
     decided = decide(CROSSING, "--peak", 8)
@@ -341,6 +350,16 @@ def test_throughput_weighs_large_batches(decide: Any) -> None:
     grid = csv_grid(*rows)
     assert decide(grid).profile.decision.fixed_k == 1
     assert decide(grid, "--objective", "throughput").profile.decision.fixed_k == 2
+
+
+def test_every_format_has_the_placeholder(cli: Any, decide: Any) -> None:
+    """The file for --config is the same advice as the line, and as the JSON."""
+    yaml = pytest.importorskip("yaml")
+    path = decide(QWEN_DENSE).path
+    config = json.loads(cli("emit-config", path, "--format", "json").out)
+    assert set(config) == {"num_speculative_tokens", "num_speculative_tokens_per_batch_size"}
+    read = yaml.safe_load(cli("emit-config", path, "--format", "yaml").out)
+    assert read == {"model": "MODEL", "max-num-seqs": 256, "speculative-config": config}
 
 
 @pytest.mark.parametrize(
