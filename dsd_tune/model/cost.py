@@ -25,6 +25,8 @@ _REFITS = 100
 _CELLS_REFITTED = 20_000
 """Over all refits: a large grid needs fewer of them, since its bend is the surer."""
 _HUBER = 1.345
+_HOLDS = 0.08
+"""With a larger median error the law describes something else, as that of a dense model does a mixture of experts."""
 _WORTH_A_BEND = 0.8
 """A bend must leave at most this share of the unexplained error, or the straight law is kept."""
 
@@ -57,6 +59,8 @@ def critical_size(cells: Sequence[Cell], log_step: Sampled) -> CriticalSize:
     step_s = np.exp(log_step.point)
     law = fit_law(cells, step_s)
     error = float(np.median(np.abs(law.step_s(cells) / step_s - 1)))
+    if error > _HOLDS:
+        return CriticalSize(None, error, f"no smooth law holds (median error {error:.0%}): only measured cells count")
     if law.critical is None:
         return CriticalSize(None, error, "no bend: step time grows evenly over the sizes measured")
     count = min(_REFITS, max(20, _CELLS_REFITTED // len(cells)))

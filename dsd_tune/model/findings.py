@@ -155,8 +155,9 @@ def _first_crossings(gains: Array, batch_sizes: Sequence[int]) -> Array:
     turns = np.diff(gains > 0, axis=1)
     if not turns.size:
         return np.full(len(gains), np.nan)
-    left, rows = np.argmax(turns, axis=1), np.arange(len(gains))
-    before, after = gains[rows, left], gains[rows, left + 1]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        at = np.exp(sizes[left] + before / (before - after) * (sizes[left + 1] - sizes[left]))
-    return np.asarray(np.where(turns.any(axis=1), at, np.nan), dtype=np.float64)
+    turned = np.flatnonzero(turns.any(axis=1))
+    left = np.argmax(turns[turned], axis=1)
+    before, after = gains[turned, left], gains[turned, left + 1]
+    at = np.full(len(gains), np.nan)
+    at[turned] = np.exp(sizes[left] + before / (before - after) * (sizes[left + 1] - sizes[left]))
+    return at

@@ -55,8 +55,8 @@ def remarks(surface: Surface, claims: Claims, table: Table | None, weights: Weig
     usual = weights.usual
     if any(left.last == usual for left in table.ranges[:-1]):
         yield (
-            f"K changes just above {usual}, where most of the traffic is: a prefill beside {usual} decodes counts as one "
-            "more request"
+            f"K changes just above {usual}, where most of the traffic is: a prefill beside {usual} decodes counts as "
+            "one more request"
         )
 
 

@@ -116,7 +116,8 @@ def draw_arm(times: Times, noise: Noise, grid: Sequence[Sequence[Cell]], rng: np
         shared = _student(rng, noise.between_df, layout.of_start.shape[1]) * noise.between_starts
         own = _student(rng, noise.within_df, len(layout.values)) * noise.within_start
         point[known] = reader @ layout.values
-        draws[:, known] = point[known] + (shared @ layout.of_start.T + own) @ reader.T
+        # Two starts leave tails so wide that a time would overflow; far beyond any decision, they are cut.
+        draws[:, known] = point[known] + np.clip((shared @ layout.of_start.T + own) @ reader.T, -50, 50)
     return Sampled(point.reshape(shape), draws.reshape(DRAWS, *shape))
 
 

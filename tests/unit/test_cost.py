@@ -84,6 +84,14 @@ def test_no_bend_is_said_in_words() -> None:
     assert "no bend" in size.remark
 
 
+def test_no_critical_size_where_no_law_holds() -> None:
+    """Step times that no smooth law explains have no critical size, and no even growth either."""
+    steps = _steps(STRAIGHT) * np.exp(0.4 * np.random.default_rng(3).standard_normal(len(CELLS)))
+    size = critical_size(CELLS, _drawn(steps, 0.01))
+    assert size.tokens is None
+    assert "no smooth law holds" in size.remark
+
+
 def test_a_law_that_does_not_fit_says_so() -> None:
     """A cliff that no bend explains shows as a large relative error."""
     smooth = critical_size(CELLS, _drawn(_steps(BENT), 0.001))
