@@ -48,14 +48,8 @@ class Findings:
         return Arm.STATIC if self._surface.table_assumed else Arm.DSD
 
     def cells(self, support: Mapping[Cell, Support]) -> tuple[CellEstimate, ...]:
-        """An estimate for each cell that has support."""
-        found = []
-        for arm, k, log_step, log_tpot in self._lines():
-            for row, batch_size in enumerate(self._surface.batch_sizes):
-                cell = Cell(arm, batch_size, k)
-                if cell in support and np.isfinite(log_tpot.point[row]):
-                    found.append(self._estimate(cell, log_step[row], log_tpot[row], row, support[cell]))
-        return tuple(found)
+        """An estimate for each cell that is known and has support."""
+        return tuple(estimate for line in self._lines() for estimate in self._estimates(*line, support))
 
     def acceptance_lengths(self) -> tuple[AcceptanceLength, ...]:
         """Of the Ks that have one."""
@@ -115,27 +109,26 @@ class Findings:
 
     def _lines(self) -> list[tuple[Arm, int, Sampled, Sampled]]:
         """Arm, K, log step and log TPOT over batch sizes, for everything measured."""
-        surface = self._surface
+        surface, tpot = self._surface, self._surface.table_tpot()
         lines = [(Arm.NO_SPEC, 0, surface.no_spec, surface.no_spec)]
-        lines += [
-            (self.table_arm, k, surface.dsd[:, i], surface.table_tpot()[:, i])
-            for i, k in enumerate(surface.ks)
-            if k or not surface.table_assumed
-        ]
+        columns = [(i, k) for i, k in enumerate(surface.ks) if k or not surface.table_assumed]
+        lines += [(self.table_arm, k, surface.dsd[:, i], tpot[:, i]) for i, k in columns]
         lines += [(Arm.STATIC, k, surface.no_spec + r, surface.fixed_tpot(k)) for k, r in surface.static.items()]
         return lines
 
-    def _estimate(self, cell: Cell, log_step: Sampled, log_tpot: Sampled, row: int, support: Support) -> CellEstimate:
-        base = self._surface.no_spec[row]
-        return CellEstimate(
-            cell=cell,
-            step_s=log_step.map(np.exp).interval() if cell.k in self._split_ks else None,
-            tpot_s=log_tpot.map(np.exp).interval(),
-            gain=(base - log_tpot).map(lambda g: -np.expm1(-g)).interval() if np.isfinite(base.point) else None,
-            starts=support.starts,
-            blocks=support.blocks,
-            kept_share=support.kept_share,
-        )
+    def _estimates(
+        self, arm: Arm, k: int, log_step: Sampled, log_tpot: Sampled, support: Mapping[Cell, Support]
+    ) -> Iterator[CellEstimate]:
+        """Of one arm and K at every batch size."""
+        steps, tpots = log_step.map(np.exp).intervals(), log_tpot.map(np.exp).intervals()
+        gains = (self._surface.no_spec - log_tpot).map(lambda g: -np.expm1(-g)).intervals()
+        for batch_size, step_s, tpot_s, gain in zip(self._surface.batch_sizes, steps, tpots, gains, strict=True):
+            cell = Cell(arm, batch_size, k)
+            if cell in support and tpot_s:
+                known_step_s, rests_on = step_s if k in self._split_ks else None, support[cell]
+                yield CellEstimate(
+                    cell, known_step_s, tpot_s, gain, rests_on.starts, rests_on.blocks, rests_on.kept_share
+                )
 
     def _crossover(self, k: int, gain: Sampled) -> Crossover:
         """Where the gain of `k` over `no_spec` first changes sign, linear in log B between measured neighbours."""

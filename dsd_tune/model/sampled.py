@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -47,6 +48,14 @@ class Sampled:
 
     def interval(self, level: float = 0.95) -> Interval:
         """The interval of a single number (S = ()), stretched to hold the estimate itself."""
-        low, high = self.limits(level)
-        value = float(self.point)
-        return Interval(value, min(float(low), value), max(float(high), value))
+        (found,) = self[None].intervals(level)
+        assert found is not None
+        return found
+
+    def intervals(self, level: float = 0.95) -> list[Interval | None]:
+        """The interval of each of many numbers, S = (n,); None where one is not known."""
+        numbers = zip(self.point.tolist(), *(limit.tolist() for limit in self.limits(level)), strict=True)
+        return [
+            Interval(value, min(low, value), max(high, value)) if math.isfinite(value) else None
+            for value, low, high in numbers
+        ]
