@@ -50,6 +50,11 @@ class Fit:
         """The largest batch size to decide for."""
         return self.manifest.request.max_num_seqs
 
+    @property
+    def capture_limit(self) -> int | None:
+        """Tokens in flight up to which the table's engine has CUDA graphs; None without them."""
+        return max(self.manifest.environment.graphs_dsd.capture_sizes, default=None)
+
     def profile(self, decision: Decision, created_at_s: float, version: str) -> Profile:
         """Everything the run says, with the decision taken on `surface`."""
         findings = Findings(self.surface, frozenset(self.surface.ks))
@@ -174,6 +179,11 @@ class ImportFit:
     def max_num_seqs(self) -> int:
         """The largest batch size to decide for: nothing is claimed past the last one measured."""
         return self.surface.batch_sizes[-1]
+
+    @property
+    def capture_limit(self) -> None:
+        """Not known: whoever fits may state it."""
+        return
 
     def profile(self, decision: Decision, created_at_s: float, version: str) -> Profile:
         """Everything the import says, with the decision taken on `surface`."""

@@ -132,7 +132,7 @@ class _Case:
         covered = {k: int(np.isfinite(self.surface.fixed_tpot(k).point).sum()) for k in own or self.surface.ks if k > 0}
         most = max(covered.values(), default=0)
         if not most:
-            raise UsageError("no K above 0 was measured.", "Resume the sweep; see the failures it recorded.")
+            raise UsageError("no K above 0 was measured.", "Measure one; a sweep lists why it failed.")
         return [k for k, count in covered.items() if count == most]
 
     def _best_fixed_k(self) -> int:

@@ -21,7 +21,7 @@ def fit(
     ] = None,
     peak: Annotated[int | None, typer.Option(min=1, help="The largest batch size that your traffic reaches.")] = None,
     max_cudagraph_capture_size: Annotated[
-        int | None, typer.Option(min=1, help="As in vLLM: B*(K+1) above it runs without CUDA graphs.")
+        int | None, typer.Option(min=1, help="As in vLLM: B*(K+1) above it runs without CUDA graphs. A sweep knows it.")
     ] = None,
     json_: Annotated[bool, typer.Option("--json", help="Print the profile as JSON instead of the tables.")] = False,
 ) -> None:
@@ -43,13 +43,14 @@ def fit(
     from dsd_tune.storage import formats, published
     from dsd_tune.storage.run_directory import RunDirectory
 
-    aim = stated_aim(objective, goodput, concurrency, peak, max_cudagraph_capture_size)
     fitted: Fit | ImportFit
     if published.is_import(run):
         fitted = ImportFit(published.load(run))
     else:
         directory = RunDirectory.open(run)
         fitted = Fit(directory.manifest, directory.samples())
+    limit = max_cudagraph_capture_size or fitted.capture_limit
+    aim = stated_aim(objective, goodput, concurrency, peak, limit)
     decision = decide(fitted.surface, fitted.max_num_seqs, aim)
     profile = fitted.profile(decision, time.time(), version("dsd-tune"))
     path = run / "profile.json"

@@ -68,4 +68,4 @@ class Aim:
             return by_time
         rate = np.arange(1, max_num_seqs + 1) / np.exp(log_tpot)
         shares = by_time.shares * np.where(np.isfinite(rate), rate, 0.0)
-        return Weights(shares / shares.sum(), by_time.said, by_time.usual)
+        return Weights(shares / shares.sum(), by_time.said, by_time.usual) if shares.any() else by_time

@@ -53,6 +53,9 @@ def remarks(surface: Surface, claims: Claims, table: Table | None, weights: Weig
         if (gap.k, gap.left) in used or (gap.k, gap.right) in used:
             yield gap.said
     usual = weights.usual
+    if usual is not None:
+        parts = [f"{weights.shares[r.first - 1 : r.last].sum():.0%} at K={r.k}" for r in table.ranges]
+        yield f"of the weight lie {', '.join(parts)}, in the order of the table's ranges"
     if any(left.last == usual for left in table.ranges[:-1]):
         yield (
             f"K changes just above {usual}, where most of the traffic is: a prefill beside {usual} decodes counts as "

@@ -318,6 +318,7 @@ def test_a_histogram_without_a_tail_needs_no_table(decide: Any, tmp_path: Path) 
     decided = decide(CROSSING, "--concurrency", histogram)
     assert (decided.profile.decision.verdict, decided.profile.decision.fixed_k) == (Verdict.FIXED, 3)
     assert "batch sizes count as in the histogram" in decided.said
+    assert "of the weight lie 100% at K=3" in decided.said
 
 
 def test_a_boundary_where_the_traffic_is_is_warned_of(decide: Any, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from dsd_tune.engines.cost_law import CostLaw
 from dsd_tune.engines.simulated import Noise, SimulatedEngine
 from dsd_tune.errors import UsageError
 from dsd_tune.fit import Fit
+from dsd_tune.records.environment import GraphUse
 from dsd_tune.records.measurement import Arm, Block, Cell, Failure, PromptCounts
 from dsd_tune.records.profile import Interval, Profile, Verdict
 from dsd_tune.solve import decide
@@ -142,6 +143,16 @@ def test_tables_are_near_the_true_optimum(profiles: list[Profile]) -> None:
             truth = [engine.true_tpot_s(Cell(Arm.DSD, size, k)) for k in (0, 1, 2)]
             losses.append(truth[profile.decision.table.k_at(size)] / min(truth) - 1)
         assert np.mean(losses) < 0.03
+
+
+def test_a_sweep_knows_where_its_graphs_end(shelf: Shelf) -> None:
+    """The largest size captured for the table's engine is the limit; an engine without graphs has none."""
+    environment = replace(shelf.manifest.environment, graphs_dsd=GraphUse("FULL", (1, 8, 64)))
+    captured, eager = (
+        Fit(replace(shelf.manifest, environment=e), shelf.samples())
+        for e in (environment, replace(environment, graphs_dsd=GraphUse("NONE", ())))
+    )
+    assert (captured.capture_limit, eager.capture_limit) == (64, None)
 
 
 def test_fit_repeats_itself(shelf: Shelf) -> None:
