@@ -6,6 +6,7 @@ beats significantly wins.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass
 
 import numpy as np
@@ -90,7 +91,7 @@ class _Case:
             losing=losing_stretches(self.off - chosen) if chosen else (),
             objective=self.aim.said,
             weights=self.weights.said,
-            reason=self._reason(verdict, gains),
+            reason=self._reason(verdict, table, gains),
             remarks=tuple(reasons.remarks(self.surface, self.claims, table, self.weights)),
         )
 
@@ -124,16 +125,19 @@ class _Case:
         return self.lines[:, self.surface.ks.index(k)]
 
     def _fixed_candidates(self) -> list[int]:
-        """The Ks of the most measured batch sizes.
+        """The Ks that were measured at the most batch sizes, and at the same ones, so that their means compare.
 
         Where a fixed K ran in an engine of its own, the table's engine says nothing about others: its graphs differ.
         """
         own = [k for k, ratio in self.surface.static.items() if not np.isnan(ratio.point).any()]
-        covered = {k: int(np.isfinite(self.surface.fixed_tpot(k).point).sum()) for k in own or self.surface.ks if k > 0}
-        most = max(covered.values(), default=0)
+        measured = {k: np.isfinite(self.surface.fixed_tpot(k).point) for k in own or self.surface.ks if k > 0}
+        by_rows: dict[tuple[int, ...], list[int]] = defaultdict(list)
+        for k, rows in measured.items():
+            by_rows[tuple(np.flatnonzero(rows))].append(k)
+        most = max(by_rows, key=lambda rows: (len(rows), len(by_rows[rows])), default=())
         if not most:
             raise UsageError("no K above 0 was measured.", "Measure one; a sweep lists why it failed.")
-        return [k for k, count in covered.items() if count == most]
+        return by_rows[most]
 
     def _best_fixed_k(self) -> int:
         """The best K for all batch sizes alike; the smallest of those tied with it."""
@@ -223,13 +227,14 @@ class _Case:
         assumed = verdict is Verdict.TABLE and self.surface.table_assumed
         return WORTH_AN_UNSEEN_ENGINE if assumed else WORTH_DEPLOYING
 
-    def _reason(self, verdict: Verdict, gains: _Gains) -> str:
+    def _reason(self, verdict: Verdict, table: Table | None, gains: _Gains) -> str:
         if self._compared_share() < ENOUGH_COMPARED:
             return (
                 f"at {1 - self._compared_share():.0%} of the weighted batch sizes some K was not measured, and the "
                 "best of those that were need not be the best; measure the missing cells"
             )
-        return reasons.why(verdict, self.aim.quantity, *map(_share, (gains.table, gains.fixed, gains.over_fixed)))
+        drafting = gains.table if table and table.k_max else None
+        return reasons.why(verdict, self.aim.quantity, *map(_share, (drafting, gains.fixed, gains.over_fixed)))
 
     def _worst_loss(self, line: Sampled) -> float:
         """The largest share that the best of all would save over one choice at any batch size."""

@@ -35,7 +35,7 @@ def why(
         case Verdict.UNCLEAR:
             return (
                 f"the best speculative choice saves {_percent(best)} of {quantity}, an interval that holds both a gain "
-                "and none; more engine starts (--starts) narrow it"
+                "and none; more engine starts (--starts, or repeated rows of an import) narrow it"
             )
 
 

@@ -236,6 +236,13 @@ def test_one_batch_size_supports_no_table(cli: Any, decide: Any, grid: str, flag
     assert json.loads(cli("emit-config", decided.path, "--format", "json").out)["num_speculative_tokens"] == k
 
 
+def test_fixed_ks_are_compared_where_all_were_measured(decide: Any) -> None:
+    """Ks with holes at unlike batch sizes have no comparable means: those measured at the same ones compete."""
+    cells = {(b, k): 20 - 2 * k + b / 10 for b in (1, 4, 16) for k in (0, 1, 2, 3)}
+    del cells[1, 3], cells[16, 2]
+    assert decide(csv_grid(*((b, k, t) for (b, k), t in cells.items()))).profile.decision.fixed_k == 1
+
+
 def test_a_grid_that_starts_late_says_so(decide: Any) -> None:
     """Batch sizes below the first measured get its K, and are said not to be measured."""
     grid = csv_grid(*((b, k, t) for b, *ts in ((8, 10, 5), (64, 10, 20)) for k, t in zip((0, 3), ts, strict=True)))

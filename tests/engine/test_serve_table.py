@@ -39,7 +39,7 @@ def _profile() -> Profile:
         max_num_seqs=TABLE.max_num_seqs,
         engine_flags=TESTBED_FLAGS,
     )
-    decision = replace(profile.decision, verdict=Verdict.TABLE, table=TABLE)
+    decision = replace(profile.decision, verdict=Verdict.TABLE, table=TABLE, max_num_seqs=TABLE.max_num_seqs)
     environment = replace(profile.environment, model=str(ready.target))
     return replace(profile, request=request, decision=decision, environment=environment)
 
