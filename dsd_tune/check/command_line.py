@@ -91,7 +91,7 @@ def from_yaml(text: str) -> Settings:
     Raises:
         UsageError: no YAML, or no mapping.
     """
-    import yaml  # type: ignore[import-untyped]
+    import yaml
 
     try:
         loaded = yaml.safe_load(text)
