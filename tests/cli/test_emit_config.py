@@ -126,7 +126,7 @@ def test_a_folder_is_no_profile(cli: Any, tmp_path: Path) -> None:
     ("old", "new", "complaint"),
     [
         ("dsd-tune profile", "dsd-tune manifest", "is no dsd-tune profile"),
-        ('"version": 1', '"version": 2', "was written by a newer dsd-tune (version 2)"),
+        (f'"version": {formats.PROFILE.version}', '"version": 99', "was written by a newer dsd-tune (version 99)"),
         ('"verdict": "deploy this table"', '"verdict": "hope"', "is damaged"),
         ('"fixed_k": 2', '"fixed_k": null', "is damaged"),
         ('"profile": {', '"profile": [', "is not JSON"),
