@@ -1,5 +1,6 @@
 """Valid records for tests: each takes only what the test is about."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, cast
@@ -114,6 +115,31 @@ def a_profile(**changed: Any) -> Profile:
         dsd_tune_version="0.1.0",
     )
     return replace(profile, **changed)
+
+
+def a_decided_profile(
+    verdict: Verdict = Verdict.TABLE,
+    *,
+    table: Table | None = None,
+    fixed_k: int = 2,
+    flags: tuple[str, ...] = (),
+    config: dict[str, Any] | None = None,
+    model: str = "target",
+    **environment: Any,
+) -> Profile:
+    """A profile to emit: its decision, the flags and config of its sweep, and fields of its environment."""
+    profile = a_profile(environment=an_environment(model=model, **environment))
+    table = table or profile.decision.table
+    assert table
+    decision = replace(profile.decision, verdict=verdict, table=table, max_num_seqs=table.max_num_seqs, fixed_k=fixed_k)
+    request = a_request(
+        model=model,
+        engine_flags=flags,
+        max_num_seqs=table.max_num_seqs,
+        batch_sizes=(1, table.max_num_seqs),
+        speculative_config=json.dumps(config or {"method": "eagle", "model": "drafter"}),
+    )
+    return replace(profile, request=request, decision=decision)
 
 
 class Shelf:

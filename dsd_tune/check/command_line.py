@@ -8,20 +8,13 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 
 from dsd_tune.check.deployment import Deployment
+from dsd_tune.engines.vllm_facts import long_flag
 from dsd_tune.errors import UsageError
 from dsd_tune.model.cudagraph import CudagraphMode, Runner
 from dsd_tune.records.release import Release
 
 Settings = dict[str, object]
 """Flags without their leading dashes, words joined by dashes, and their values; a switch is True."""
-
-_SHORT = {
-    "sc": "speculative-config",
-    "cc": "compilation-config",
-    "dp": "data-parallel-size",
-    "pp": "pipeline-parallel-size",
-    "tp": "tensor-parallel-size",
-}
 
 _SPECULATIVE = {"spec-method": "method", "spec-model": "model", "spec-tokens": "num_speculative_tokens"}
 """Flags for single fields of the speculative config."""
@@ -70,18 +63,17 @@ def _flags(words: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
         if re.match(r"--?[A-Za-z]", word):
             if name:
                 yield name, values
-            flag, equals, value = word.partition("=")
-            name, values = _flag_name(flag), [value] if equals else []
+            name, value = long_flag(word)
+            name, values = _with_field(name), [] if value is None else [value]
         else:
             values.append(word)
     if name:
         yield name, values
 
 
-def _flag_name(flag: str) -> str:
-    """Normalised as vLLM does: dashes in the name, underscores in a field after a dot."""
-    head, dot, field = flag.lstrip("-").partition(".")
-    head = _SHORT.get(head, head.replace("_", "-"))
+def _with_field(name: str) -> str:
+    """Dashes in the name, underscores in a field after a dot."""
+    head, dot, field = name.replace("_", "-").partition(".")
     return f"{head}.{field.replace('-', '_')}" if dot else head
 
 
@@ -91,7 +83,7 @@ def from_yaml(text: str) -> Settings:
     Raises:
         UsageError: no YAML, or no mapping.
     """
-    import yaml  # type: ignore[import-untyped]
+    import yaml
 
     try:
         loaded = yaml.safe_load(text)
@@ -99,7 +91,7 @@ def from_yaml(text: str) -> Settings:
         raise UsageError(f"The config file is not YAML ({error}).", "Correct it.") from error
     if not isinstance(loaded, dict):
         raise UsageError("The config file is no mapping of flags to values.", "Write one `flag: value` a line.")
-    return {_flag_name(str(name)): value for name, value in loaded.items() if value is not False}
+    return {_with_field(str(name)): value for name, value in loaded.items() if value is not False}
 
 
 def deployment(settings: Settings, release: Release, *, cpu: bool) -> Deployment:

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from dsd_tune.engines.vllm_facts import NEWEST_READ
+
 if TYPE_CHECKING:
     from dsd_tune.check.command_line import Settings
     from dsd_tune.check.deployment import Deployment
-
-NEWEST_READ = "0.33"
-"""The newest vLLM whose behaviour is known here; taken where none is installed."""
 
 
 def check(
@@ -73,7 +72,7 @@ def _deployment(given: Settings, config: Path | None, words: list[str], version:
             settings = {**from_yaml(Path(str(named)).read_text()), **settings}
         except OSError as error:
             raise UsageError(f"{named} cannot be read ({error.strerror}).", "Name a YAML file.") from error
-    version = version or _installed() or NEWEST_READ
+    version = version or _installed() or str(NEWEST_READ)
     try:
         release = Release.parse(version)
     except ValueError as error:

@@ -128,7 +128,7 @@ def _save(published: Published, out: Path, *, force: bool, json_: bool) -> None:
 def _print_table(foreign: ForeignTable, out: Path | None) -> None:
     import json
 
-    from dsd_tune.emit import TABLE_KEY
+    from dsd_tune.engines.vllm_facts import TABLE_FIELD
     from dsd_tune.errors import UsageError
 
     table = foreign.table
@@ -140,5 +140,5 @@ def _print_table(foreign: ForeignTable, out: Path | None) -> None:
         typer.echo(f"Note: a table is no measurement; nothing was written to {out}.", err=True)
     config: dict[str, object] = {"num_speculative_tokens": table.k_max}
     if not table.is_constant:
-        config[TABLE_KEY] = table.as_lists()
+        config[TABLE_FIELD] = table.as_lists()
     typer.echo(json.dumps(config, separators=(",", ":")))

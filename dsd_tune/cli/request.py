@@ -7,7 +7,7 @@ import math
 from dataclasses import dataclass
 from pathlib import Path
 
-from dsd_tune.emit import TABLE_KEY
+from dsd_tune.engines.vllm_facts import TABLE_FIELD
 from dsd_tune.errors import UsageError
 from dsd_tune.records.run import SweepRequest
 
@@ -77,8 +77,8 @@ def parse_config(text: str) -> dict[str, object]:
         ) from error
     if not isinstance(config, dict) or not ({"method", "model"} & config.keys()):
         raise UsageError("--speculative-config names no method and no model.", 'Give {"method":..., "model":...}.')
-    if TABLE_KEY in config:
-        raise UsageError(f"--speculative-config holds {TABLE_KEY} already.", "Leave it out: the sweep finds it.")
+    if TABLE_FIELD in config:
+        raise UsageError(f"--speculative-config holds {TABLE_FIELD} already.", "Leave it out: the sweep finds it.")
     return config
 
 

@@ -62,7 +62,8 @@ class VllmEngine:
         self._max_num_seqs = max_num_seqs
         self._seed = seed
         self._log_dir = log_dir
-        self._starts = 0
+        # A resumed sweep goes on counting, so that it keeps earlier logs and takes prompts in new orders.
+        self._starts = len(list(log_dir.glob("engine-*.log")))
 
     @property
     def alive_together(self) -> int:

@@ -2,6 +2,14 @@
 
 from __future__ import annotations
 
+from dsd_tune.records.release import Release
+
+FIRST_WITH_TABLES = Release(0, 24)
+"""The release that introduced tables."""
+
+NEWEST_READ = Release(0, 33)
+"""The newest release whose behaviour is known here; later ones are taken to be like it."""
+
 TABLE_FIELD = "num_speculative_tokens_per_batch_size"
 """The field of vLLM's speculative config that holds a table; a vLLM without it (before 0.24) has no tables."""
 
@@ -35,6 +43,47 @@ OWN_FLAGS = {
     "--spec-tokens": "--speculative-config",
 }
 """Flags of `vllm serve` that dsd-tune sets itself, with the option that the user should use instead."""
+
+SHORT_FLAGS = {
+    "O": "optimization-level",
+    "ac": "attention-config",
+    "asc": "api-server-count",
+    "cc": "compilation-config",
+    "dc": "diffusion-config",
+    "dcp": "decode-context-parallel-size",
+    "dp": "data-parallel-size",
+    "dpa": "data-parallel-address",
+    "dpb": "data-parallel-backend",
+    "dpe": "data-parallel-external-lb",
+    "dph": "data-parallel-hybrid-lb",
+    "dpl": "data-parallel-size-local",
+    "dpm": "data-parallel-multi-port-external-lb",
+    "dpn": "data-parallel-rank",
+    "dpp": "data-parallel-rpc-port",
+    "dpr": "data-parallel-start-rank",
+    "ep": "enable-expert-parallel",
+    "n": "nnodes",
+    "pcp": "prefill-context-parallel-size",
+    "pp": "pipeline-parallel-size",
+    "q": "quantization",
+    "r": "node-rank",
+    "sc": "speculative-config",
+    "tp": "tensor-parallel-size",
+}
+"""Short flags of `vllm serve`, with their long names; a `--config` file knows only these. Read in 0.32."""
+
+
+def long_flag(word: str) -> tuple[str, str | None]:
+    """A flag's long name without dashes in front, as vLLM normalises it, and the value glued to it by `=`.
+
+    Dots lead to fields of a config and stay; `-O3` is an optimization level of 3.
+    """
+    if word.startswith("-O") and word[2:3] not in ("", "=", "."):
+        word = f"-O={word[2:]}"
+    flag, equals, value = word.partition("=")
+    head, dot, field = flag.lstrip("-").partition(".")
+    head = head.replace("_", "-") if flag.startswith("--") else SHORT_FLAGS.get(head, head)
+    return f"{head}{dot}{field}", value if equals else None
 
 
 def table_obstacle(method: str, *, parallel_drafting: bool, data_parallel_size: int) -> str | None:

@@ -110,7 +110,8 @@ def watch(console: Console) -> Iterator[Watcher]:
     if not console.is_terminal:
         yield Watcher(_Lines(console, progress), progress)
         return
-    with Live(console=console, refresh_per_second=4) as live:
+    # Drawn between blocks only: a clock that redraws during one would take time from the engine on a small machine.
+    with Live(console=console, auto_refresh=False) as live:
         yield Watcher(_LiveTable(live, progress), progress)
 
 
@@ -142,7 +143,7 @@ class _LiveTable:
         progress = self.progress
         title = Text("TPOT in ms (step time); * is the row's best so far")
         rest = (_lengths(progress), Text(progress.headline()), Text(note))
-        self.live.update(Group(title, _grid(progress), *rest))
+        self.live.update(Group(title, _grid(progress), *rest), refresh=True)
 
 
 def _grid(progress: Progress) -> Grid:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from dsd_tune.records.profile import Profile, Verdict
 from dsd_tune.storage import formats
@@ -362,7 +363,6 @@ def test_throughput_weighs_large_batches(decide: Any) -> None:
 
 def test_every_format_has_the_placeholder(cli: Any, decide: Any) -> None:
     """The file for --config is the same advice as the line, and as the JSON."""
-    yaml = pytest.importorskip("yaml")
     path = decide(QWEN_DENSE).path
     config = json.loads(cli("emit-config", path, "--format", "json").out)
     assert set(config) == {"num_speculative_tokens", "num_speculative_tokens_per_batch_size"}

@@ -1,30 +1,96 @@
 import json
 import shlex
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import a_profile
+import yaml
+from builders import a_decided_profile
 
-from dsd_tune.emit import Format, emit
-from dsd_tune.records.profile import Verdict
+from dsd_tune.emit.formats import Format, emit
+from dsd_tune.records.profile import Profile, Verdict
+from dsd_tune.records.table import Table
 from dsd_tune.storage import formats
 
+OBEYED = "vLLM 0.32 or later obeys this table"
 
-def _file(folder: Path, verdict: Verdict = Verdict.TABLE) -> Path:
-    profile = a_profile()
+FOR_VLLM = [form for form in Format if form.is_for_vllm]
+
+
+def _written(folder: Path, profile: Profile) -> Path:
     path = folder / "profile.json"
-    formats.write(formats.PROFILE, path, replace(profile, decision=replace(profile.decision, verdict=verdict)))
+    formats.write(formats.PROFILE, path, profile)
     return path
+
+
+def _file(folder: Path, verdict: Verdict = Verdict.TABLE, **changed: Any) -> Path:
+    return _written(folder, a_decided_profile(verdict, **{"method": "eagle", **changed}))
 
 
 @pytest.mark.parametrize("form", list(Format))
 def test_stdout_is_what_to_paste(cli: Any, tmp_path: Path, form: Format) -> None:
-    """Stdout holds the text in the format asked for and nothing else; stderr is silent."""
+    """Stdout holds the text in the format asked for and nothing else; stderr holds remarks alone."""
     said = cli("emit-config", _file(tmp_path), "--format", form)
-    assert said.out == emit(a_profile(), form) + "\n"
+    emission = emit(a_decided_profile(method="eagle"), form, *([OBEYED] if form.is_for_vllm else []))
+    assert said.out == emission.text + "\n"
+    assert said.err.splitlines() == [f"Note: {remark}." for remark in emission.remarks]
+    assert said.code == 0
+
+
+@pytest.mark.parametrize("form", FOR_VLLM)
+@pytest.mark.parametrize(
+    ("runner", "named"),
+    [
+        ("v2", "vLLM 0.32 or later obeys this table on model runner V2."),
+        ("v2, no_spec v1", "vLLM 0.32 or later obeys this table on model runner V2."),
+        ("v1", "vLLM 0.24 or later obeys this table on model runner V1, which takes VLLM_USE_V2_MODEL_RUNNER=0."),
+        ("other", "vLLM 0.32 or later obeys this table."),
+    ],
+)
+def test_the_vllm_that_obeys_is_named(cli: Any, tmp_path: Path, form: Format, runner: str, named: str) -> None:
+    """The smallest version that obeys the table on the runner that was measured is named once, where it can be."""
+    said = cli("emit-config", _file(tmp_path, runner=runner), "--format", form)
+    assert (f"# {named}" in said.out.splitlines()) is form.takes_comments
+    assert (f"Note: {named}" in said.err.splitlines()) is not form.takes_comments
+
+
+def test_the_cpu_build_needs_no_way_to_its_runner(cli: Any, tmp_path: Path) -> None:
+    """On a CPU vLLM chooses model runner V1 by itself."""
+    said = cli("emit-config", _file(tmp_path, runner="v1", device="cpu"))
+    assert said.err == "Note: vLLM 0.24 or later obeys this table on model runner V1.\n"
+
+
+def test_a_table_that_no_vllm_obeys_is_said_to_be_one(cli: Any, tmp_path: Path) -> None:
+    """Where every version drops the table, the reason stands beside it."""
+    said = cli("emit-config", _file(tmp_path, flags=("-dp", "8")))
+    assert said.err.startswith("Note: No vLLM so far obeys this table: With data_parallel_size 8, vLLM drops the table")
+
+
+@pytest.mark.parametrize("verdict", [Verdict.FIXED, Verdict.OFF])
+def test_without_a_table_no_version_is_named(cli: Any, tmp_path: Path, verdict: Verdict) -> None:
+    """A fixed K works in every vLLM, and nothing is said about versions."""
+    assert "obeys" not in cli("emit-config", _file(tmp_path, verdict)).err
+
+
+def test_acceptance_is_worth_having_without_a_gain(cli: Any, tmp_path: Path) -> None:
+    """A speculation profile describes the drafter: the exit code is 0 whatever the verdict."""
+    said = cli("emit-config", _file(tmp_path, Verdict.OFF), "--format", "speculation-profile")
     assert (said.code, said.err) == (0, "")
+    assert json.loads(said.out)["measured"]
+
+
+def test_other_servers_get_the_verdict_too(cli: Any, tmp_path: Path) -> None:
+    """A verdict against speculation holds for them in their own words."""
+    said = cli("emit-config", _file(tmp_path, Verdict.OFF), "--format", "trtllm")
+    assert said.code == 4
+    assert "Leave speculation off" in said.err
+    assert yaml.safe_load(said.out) == {"max_batch_size": 16}
+
+
+def test_what_a_format_cannot_say_is_refused(cli: Any, tmp_path: Path) -> None:
+    """A table outside a format's reach ends with exit code 2 and no text."""
+    path = _file(tmp_path, table=Table.from_dense([0, 3, 3, 3]))
+    assert "Use a fixed max_draft_len" in cli("emit-config", path, "--format", "trtllm").refused(2)
 
 
 def test_a_serve_line_is_the_default(cli: Any, tmp_path: Path) -> None:
@@ -39,7 +105,7 @@ def test_no_advice_leaves_the_config_out(cli: Any, tmp_path: Path, verdict: Verd
     """Where nothing is advised the line goes without speculation, the exit code says so, and stderr says why."""
     said = cli("emit-config", _file(tmp_path, verdict))
     assert said.code == code
-    assert shlex.split(said.out)[:3] == ["vllm", "serve", "simulated"]
+    assert shlex.split(said.out)[:3] == ["vllm", "serve", "target"]
     assert "--speculative-config" not in said.out
     assert str(verdict) in said.err
     assert "Leave --speculative-config out" in said.err
@@ -60,7 +126,7 @@ def test_a_folder_is_no_profile(cli: Any, tmp_path: Path) -> None:
     ("old", "new", "complaint"),
     [
         ("dsd-tune profile", "dsd-tune manifest", "is no dsd-tune profile"),
-        ('"version": 2', '"version": 99', "was written by a newer dsd-tune (version 99)"),
+        (f'"version": {formats.PROFILE.version}', '"version": 99', "was written by a newer dsd-tune (version 99)"),
         ('"verdict": "deploy this table"', '"verdict": "hope"', "is damaged"),
         ('"fixed_k": 2', '"fixed_k": null', "is damaged"),
         ('"profile": {', '"profile": [', "is not JSON"),

@@ -14,7 +14,7 @@ import pytest
 from builders import a_profile
 
 from dsd_tune.cli.request import TESTBED_FLAGS
-from dsd_tune.emit import Format, emit
+from dsd_tune.emit.formats import Format, emit
 from dsd_tune.engines.vllm_server import DraftCounters, VllmServer, vllm_server
 from dsd_tune.records.profile import Profile, Verdict
 from dsd_tune.records.table import Table
@@ -75,7 +75,7 @@ def _free_port() -> int:
 
 def test_the_emitted_table_is_live_on_a_server(tmp_path: Path) -> None:
     """Below the boundary vLLM counts K=3 draft tokens a draft, above it close to K=1."""
-    vllm, serve, model, *arguments = shlex.split(emit(_profile(), Format.CLI))
+    vllm, serve, model, *arguments = shlex.split(emit(_profile(), Format.CLI).text)
     assert (vllm, serve) == ("vllm", "serve")
     with vllm_server(model, arguments, _free_port(), tmp_path / "server.log", START_S) as server:
         below = _draft_under(server, model, 2)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dsd_tune.cli.request import Target, named_target, parse_config, sweep_request
-from dsd_tune.emit import TABLE_KEY
+from dsd_tune.engines.vllm_facts import TABLE_FIELD
 from dsd_tune.errors import UsageError
 from dsd_tune.records.run import SweepRequest
 
@@ -121,7 +121,7 @@ def test_request_keeps_the_users_config() -> None:
         ("null", "names no method and no model"),
         ("{}", "names no method and no model"),
         ('{"num_speculative_tokens": 3}', "names no method and no model"),
-        (json.dumps(EAGLE | {TABLE_KEY: [[1, 4, 2]]}), "holds num_speculative_tokens_per_batch_size already"),
+        (json.dumps(EAGLE | {TABLE_FIELD: [[1, 4, 2]]}), "holds num_speculative_tokens_per_batch_size already"),
     ],
     ids=lambda text: str(text)[:30],
 )

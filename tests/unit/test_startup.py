@@ -9,8 +9,12 @@ import subprocess
 import sys
 from importlib import import_module
 from importlib.metadata import entry_points
+from pathlib import Path
 
 import pytest
+from builders import a_profile
+
+from dsd_tune.storage import formats
 
 HEAVY = {"matplotlib", "optuna", "pandas", "torch", "vllm"}
 
@@ -49,6 +53,22 @@ def test_help_loads_nothing_heavy(command: list[str]) -> None:
     )
     assert "dsd_tune.cli.app" in loaded
     assert top_level(loaded) & HEAVY == set()
+
+
+def test_emit_config_loads_nothing_heavy(tmp_path: Path) -> None:
+    """A profile is emitted, and the versions of vLLM are judged, without numpy, YAML or anything heavier."""
+    path = tmp_path / "profile.json"
+    formats.write(formats.PROFILE, path, a_profile())
+    loaded = newly_loaded(
+        "from contextlib import redirect_stdout\n"
+        "from dsd_tune.cli.app import main\n"
+        f"sys.argv = ['dsd-tune', 'emit-config', {str(path)!r}, '--format', 'yaml']\n"
+        "with redirect_stdout(sys.stderr):\n"
+        "    try: main()\n"
+        "    except SystemExit as end: assert not end.code, end.code"
+    )
+    assert "dsd_tune.check.obedience" in loaded
+    assert top_level(loaded) & (HEAVY | {"numpy", "scipy", "yaml"}) == set()
 
 
 def test_package_loads_nothing() -> None:
