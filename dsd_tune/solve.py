@@ -113,11 +113,11 @@ class _Case:
         regret = regret_of(cost, worse, self.surface.batch_sizes)
         return choose_table(regret, self.surface.ks, self.weights.shares)
 
-    def _line(self, table: Table) -> Sampled:
-        return self.lines[np.arange(self.max_num_seqs), self._columns(table)]
-
-    def _columns(self, table: Table) -> list[int]:
-        return [self.surface.ks.index(k) for k in table.dense()]
+    def _line(self, table: Table, split: int | None = None) -> Sampled:
+        """What a table costs, with all draws or with one of them."""
+        columns = [self.surface.ks.index(k) for k in table.dense()]
+        lines = self.lines if split is None else _drawn(self.lines, split)
+        return lines[np.arange(self.max_num_seqs), columns]
 
     def _fixed_line(self, k: int) -> Sampled:
         if k in self.surface.static:
@@ -163,30 +163,36 @@ class _Case:
 
     def _gains(self, table_line: Sampled | None, fixed_line: Sampled) -> _Gains:
         tested = bool(np.isfinite(self.off.point).any())
-        return _Gains(
-            table=self._mean(self.off - table_line) if tested and table_line else None,
-            fixed=self._mean(self.off - fixed_line) if tested else None,
-            over_fixed=self._mean(fixed_line - table_line) if table_line else None,
-            confirmed=self._confirmed() if table_line else None,
-        )
+        fixed = self._mean(self.off - fixed_line) if tested else None
+        if table_line is None:
+            return _Gains(None, fixed, None, None)
+        over_off, over_fixed = self._confirmed(self.off if tested else None)
+        table = _lowered(self._mean(self.off - table_line), over_off) if tested else None
+        return _Gains(table, fixed, self._mean(fixed_line - table_line), over_fixed)
 
-    def _confirmed(self) -> float:
-        """What a table saves over a fixed K (as a log ratio) if both are chosen with some noise and judged with other.
+    def _confirmed(self, off: Sampled | None) -> tuple[float, float]:
+        """What a table saves over no speculation and over a fixed K (log ratios), chosen and judged on unlike noise.
 
         With x a measurement and d a draw of its noise, x + d and x - d err independently: chosen by the one and judged
         by the other, a table that only follows the noise saves nothing.
         """
-        splits = range(min(_SPLITS, len(self.lines.draws)))
-        return float(np.mean([self._judged_apart(split) for split in splits]))
+        over_off, over_fixed = [], []
+        for split in range(min(_SPLITS, len(self.lines.draws))):
+            table = self._table(self.claimed.draws[split], np.zeros_like(self.claimed.point))
+            if table:
+                line = self._line(table, split)
+                over_fixed.append(self._apart(self._noisy_fixed(split) - line))
+                over_off.append(self._apart(_drawn(off, split) - line) if off else 0.0)
+        return float(np.mean(over_off)), float(np.mean(over_fixed))
 
-    def _judged_apart(self, split: int) -> float:
-        table = self._table(self.claimed.draws[split], np.zeros_like(self.claimed.point))
-        assert table is not None
-        rows, columns = np.arange(self.max_num_seqs), self._columns(table)
-        fixed = min(self.fixed.values(), key=lambda line: np.nansum(line.draws[split] * self._shares_of(line.point)))
-        saved = fixed.point - self.lines.point[rows, columns]
-        saved_with_noise = fixed.draws[split] - self.lines.draws[split][rows, columns]
-        return float(np.nansum((2 * saved - saved_with_noise) * self._shares_of(saved)))
+    def _noisy_fixed(self, split: int) -> Sampled:
+        """The fixed K that looks best with one draw of noise, with that draw alone."""
+        lines = [_drawn(line, split) for line in self.fixed.values()]
+        return min(lines, key=lambda line: np.nansum(line.draws[0] * self._shares_of(line.point)))
+
+    def _apart(self, saved: Sampled) -> float:
+        """Weighted mean of a log ratio under the opposite of its one draw of noise: x - d is 2x - (x + d)."""
+        return float(np.nansum((2 * saved.point - saved.draws[0]) * self._shares_of(saved.point)))
 
     def _compared_share(self) -> float:
         """Share of the weight, of all that was measured, at batch sizes where no K was left untried."""
@@ -246,6 +252,16 @@ def _or_else(claimed: Sampled, otherwise: Sampled) -> Sampled:
     """What is claimed, and elsewhere what would follow if nothing happened in between: good enough for a mean."""
     known = np.isfinite(claimed.point)
     return Sampled(np.where(known, claimed.point, otherwise.point), np.where(known, claimed.draws, otherwise.draws))
+
+
+def _drawn(line: Sampled, split: int) -> Sampled:
+    return Sampled(line.point, line.draws[split : split + 1])
+
+
+def _lowered(gain: Sampled, confirmed: float) -> Sampled:
+    """A gain without what choosing the best of many added to it."""
+    optimism = max(0.0, float(gain.point) - confirmed)
+    return gain.map(lambda values: values - optimism)
 
 
 def _least(values: Array) -> Array:

@@ -137,8 +137,8 @@ class Decision:
     """The verdict and all it was weighed against. Gains are over `no_spec`, averaged with the stated weights.
 
     `table` is None where one batch size was measured, gains where no engine without speculation was.
-    `confirmed_over_fixed` is `table_over_fixed` judged on other noise than the one chosen by. `max_num_seqs` is where
-    the measurements end, and so the advice.
+    `table_gain` is lowered by what choosing the best of many cells added to it; `confirmed_over_fixed` is
+    `table_over_fixed` without that. `max_num_seqs` is where the measurements end, and so the advice.
     """
 
     verdict: Verdict

@@ -118,6 +118,15 @@ def test_noise_alone_makes_no_table(within_sd: float, most: int) -> None:
     assert verdicts.count(Verdict.TABLE) <= most
 
 
+@pytest.mark.parametrize("within_sd", [0.02, 0.05])
+def test_noise_alone_gains_nothing(within_sd: float) -> None:
+    """Where no K differs from no speculation, the best of many lucky cells never passes for a table that pays."""
+    same = np.full((len(SIZES), 5), math.log(0.02))
+    for seed in range(20):
+        surface = _surface(same[:, 0], same, within_sd, np.random.default_rng(seed))
+        assert decide(surface, LARGEST).verdict is not Verdict.TABLE
+
+
 def test_what_noise_seems_to_save_is_not_confirmed() -> None:
     """Where every K above 0 is equally good, a table chosen by noise and judged by other noise saves nothing."""
     decisions = [decide(_indifferent(0.03, seed), LARGEST) for seed in range(20)]
