@@ -10,7 +10,7 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from dsd_tune.records.measurement import Arm, Cell
-from dsd_tune.records.profile import Boundary, CellEstimate, Crossover, Interval, Profile, Verdict
+from dsd_tune.records.profile import Boundary, CellEstimate, Crossover, Interval, Profile, Variance, Verdict
 from dsd_tune.records.table import Table
 
 COLUMNS_A_LINE = 6
@@ -19,7 +19,7 @@ COLUMNS_A_LINE = 6
 
 def render(profile: Profile) -> RenderableType:
     """Everything `fit` prints: grid, what was learnt, verdict and warnings."""
-    title = Text("TPOT in ms ±half its 95 % interval; * is the best of its batch size B")
+    title = Text("TPOT in ms, and the share of it saved over no speculation ± half its 95 % interval\n* is the best of its B")
     return Group(title, tpot_grid(profile), Text(), facts(findings(profile)), Text(), verdict(profile))
 
 
@@ -34,19 +34,17 @@ def facts(rows: Iterable[tuple[str, str]]) -> Grid:
 
 
 def tpot_grid(profile: Profile) -> Grid:
-    """TPOT in ms by batch size and K; `*` marks the best of a row, `±` half of its 95 % interval in percent."""
+    """TPOT in ms by batch size and K, with the gain over `no_spec` in percent; `*` marks the best of a row."""
     cells = {e.cell: e for e in profile.cells}
     columns = [(Arm.NO_SPEC, 0), *sorted({(c.arm, c.k) for c in cells if c.arm is not Arm.NO_SPEC})]
-    fits = len(columns) <= COLUMNS_A_LINE
-    between = "" if fits else "\n"
-    grid = Grid(box=SIMPLE_HEAD, padding=(0, int(fits), 0, 0))
+    grid = Grid(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     grid.add_column("B", justify="right")
     for arm, k in columns:
         grid.add_column(heading(arm, k), justify="right")
     for batch_size in profile.request.batch_sizes:
         row = [cells.get(Cell(arm, batch_size, k)) for arm, k in columns]
         best = min((e.tpot_s.value for e in row if e), default=0.0)
-        grid.add_row(str(batch_size), *(_entry(e, best, between) for e in row))
+        grid.add_row(str(batch_size), *(_entry(e, best) for e in row))
     return grid
 
 
@@ -55,12 +53,14 @@ def heading(arm: Arm, k: int) -> str:
     return {Arm.NO_SPEC: "no spec", Arm.DSD: f"K={k}", Arm.STATIC: f"fixed {k}"}[arm]
 
 
-def _entry(estimate: CellEstimate | None, best: float, between: str) -> str:
+def _entry(estimate: CellEstimate | None, best: float) -> str:
     if estimate is None:
         return "-"
-    tpot = estimate.tpot_s
-    half = (tpot.high - tpot.low) / 2 / tpot.value
-    return f"{'*' if tpot.value == best else ''}{three_digits(tpot.value * 1e3)}{between}±{half:.0%}"
+    tpot = f"{'*' if estimate.tpot_s.value == best else ''}{three_digits(estimate.tpot_s.value * 1e3)}"
+    if estimate.cell.arm is Arm.NO_SPEC:
+        return tpot
+    gain = estimate.gain
+    return f"{tpot}\n{gain.value * 100:+.0f}±{(gain.high - gain.low) / 2:.0%}"
 
 
 def three_digits(ms: float) -> str:
@@ -75,8 +75,14 @@ def findings(profile: Profile) -> Iterator[tuple[str, str]]:
     yield "Tax of K=0", _tax(profile)
     yield "Critical BS*K", _critical(profile)
     yield "Stops paying", "; ".join(_crossover(c) for c in profile.crossovers)
-    starts, blocks = profile.variance.between_starts, profile.variance.within_start
-    yield "Noise", f"{starts:.1%} between engine starts, {blocks:.1%} between blocks of one start"
+    yield "Noise", _noise(profile.variance)
+
+
+def _noise(noise: Variance) -> str:
+    return (
+        f"{noise.between_starts:.1%} between engine starts, {noise.drift:.1%} drift of the machine between visits, "
+        f"{noise.between_blocks:.1%} between blocks of a visit"
+    )
 
 
 def _tax(profile: Profile) -> str:
