@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import accumulate, pairwise
 
 import numpy as np
 
@@ -60,16 +60,26 @@ class Timings:
 
 def collect(blocks: Iterable[Block]) -> Timings:
     """Lay out blocks, which come in the order in which they were taken."""
-    visits = groupby(blocks, key=lambda b: (b.cell.batch_size, b.round))
-    rows = [(block, number) for number, (_, visit) in enumerate(visits) for block in visit]
-    cells = sorted({block.cell for block, _ in rows})
+    rows = tuple(blocks)
+    cells = sorted({block.cell for block in rows})
     return Timings(
         cells=tuple(cells),
-        values=np.array([np.log(np.median(block.step_s)) for block, _ in rows]),
-        of_cell=_membership([cells.index(block.cell) for block, _ in rows]),
-        of_start=_membership([block.start for block, _ in rows]),
-        of_visit=_membership([number for _, number in rows]),
+        values=np.array([np.log(np.median(block.step_s)) for block in rows]),
+        of_cell=_membership([cells.index(block.cell) for block in rows]),
+        of_start=_membership([block.start for block in rows]),
+        of_visit=_membership(_visits(rows)),
     )
+
+
+def _visits(blocks: Sequence[Block]) -> list[int]:
+    """The number of each block's visit, which ends with batch size, round, or the last engine that took part."""
+    last = {block.start: place for place, block in enumerate(blocks)}
+    lives_until = accumulate((last[block.start] for block in blocks), max)
+    ends = [
+        end == place or (here.cell.batch_size, here.round) != (there.cell.batch_size, there.round)
+        for place, (end, (here, there)) in enumerate(zip(lives_until, pairwise(blocks), strict=False))
+    ]
+    return list(accumulate(ends, initial=0))
 
 
 def _membership(labels: Sequence[int]) -> Array:
@@ -81,14 +91,17 @@ def _membership(labels: Sequence[int]) -> Array:
 def estimate_noise(timings: Timings) -> Noise:
     """Each source from what it explains beyond cells and the other sources (Henderson 1953, method 3).
 
-    The scatter's small part in the first two is left in them, on the safe side.
+    The scatter's small part in the first two is left in them, on the safe side. So is drift in the starts where each
+    has visits of its own, since it cannot be told from luck there.
     """
     cell, start, visit = timings.of_cell, timings.of_start, timings.of_visit
     everything = np.hstack([cell, start, visit])
     rest = _beyond(everything, timings.values)
     df = len(rest) - int(np.linalg.matrix_rank(everything))
     return Noise(
-        starts=_explained(timings.values, start, np.hstack([cell, visit])) or Spread(UNKNOWN_START_SD, ASSUMED_DF),
+        starts=_explained(timings.values, start, np.hstack([cell, visit]))
+        or _explained(timings.values, start, cell)
+        or Spread(UNKNOWN_START_SD, ASSUMED_DF),
         drift=_explained(timings.values, visit, np.hstack([cell, start])) or Spread(UNKNOWN_DRIFT_SD, ASSUMED_DF),
         blocks=Spread(float(np.sqrt(rest @ rest / df)), df) if df > 0 else Spread(UNKNOWN_BLOCK_SD, ASSUMED_DF),
     )

@@ -13,14 +13,17 @@ from dsd_tune.records.measurement import Arm, Cell
 from dsd_tune.records.profile import Boundary, CellEstimate, Crossover, Interval, Profile, Variance, Verdict
 from dsd_tune.records.table import Table
 
-COLUMNS_A_LINE = 6
-"""With more columns a cell's second number goes under its first, so that 80 columns of text hold them."""
+COLUMNS_A_LINE = 7
+"""With more columns the half interval goes under the gain, so that 80 columns of text hold them."""
+
+TITLE = """\
+TPOT in ms, * is the best of its batch size B; below it the gain over no
+speculation ±half its 95 % interval"""
 
 
 def render(profile: Profile) -> RenderableType:
     """Everything `fit` prints: grid, what was learnt, verdict and warnings."""
-    title = Text("TPOT in ms, and the share of it saved over no speculation ± half its 95 % interval\n* is the best of its B")
-    return Group(title, tpot_grid(profile), Text(), facts(findings(profile)), Text(), verdict(profile))
+    return Group(Text(TITLE), tpot_grid(profile), Text(), facts(findings(profile)), Text(), verdict(profile))
 
 
 def facts(rows: Iterable[tuple[str, str]]) -> Grid:
@@ -37,14 +40,16 @@ def tpot_grid(profile: Profile) -> Grid:
     """TPOT in ms by batch size and K, with the gain over `no_spec` in percent; `*` marks the best of a row."""
     cells = {e.cell: e for e in profile.cells}
     columns = [(Arm.NO_SPEC, 0), *sorted({(c.arm, c.k) for c in cells if c.arm is not Arm.NO_SPEC})]
-    grid = Grid(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    fits = len(columns) <= COLUMNS_A_LINE
+    between = "" if fits else "\n"
+    grid = Grid(box=SIMPLE_HEAD, padding=(0, int(fits), 0, 0))
     grid.add_column("B", justify="right")
     for arm, k in columns:
         grid.add_column(heading(arm, k), justify="right")
     for batch_size in profile.request.batch_sizes:
         row = [cells.get(Cell(arm, batch_size, k)) for arm, k in columns]
         best = min((e.tpot_s.value for e in row if e), default=0.0)
-        grid.add_row(str(batch_size), *(_entry(e, best) for e in row))
+        grid.add_row(str(batch_size), *(_entry(e, best, between) for e in row))
     return grid
 
 
@@ -53,14 +58,14 @@ def heading(arm: Arm, k: int) -> str:
     return {Arm.NO_SPEC: "no spec", Arm.DSD: f"K={k}", Arm.STATIC: f"fixed {k}"}[arm]
 
 
-def _entry(estimate: CellEstimate | None, best: float) -> str:
+def _entry(estimate: CellEstimate | None, best: float, between: str) -> str:
     if estimate is None:
         return "-"
     tpot = f"{'*' if estimate.tpot_s.value == best else ''}{three_digits(estimate.tpot_s.value * 1e3)}"
     if estimate.cell.arm is Arm.NO_SPEC:
         return tpot
     gain = estimate.gain
-    return f"{tpot}\n{gain.value * 100:+.0f}±{(gain.high - gain.low) / 2:.0%}"
+    return f"{tpot}\n{gain.value * 100:+.0f}{between}±{(gain.high - gain.low) / 2:.0%}"
 
 
 def three_digits(ms: float) -> str:
