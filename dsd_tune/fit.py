@@ -40,8 +40,9 @@ class Fit:
         self._main = [b for b in self.blocks if b.slot < 2 * manifest.request.starts]
         self._require_both_arms()
         self._rng = np.random.default_rng(manifest.request.seed)
-        self._cells = timing.collect(self._main)
-        self._noise = timing.estimate_noise(self._cells)
+        timings = timing.collect(self._main)
+        self._noise = timing.estimate_noise(timings)
+        self._times = timing.draw_cells(timings, self._noise, self._rng)
         self.rates = acceptance.positions(self._speculative(), manifest.request.k_max, self._rng)
         self.surface = self._surface()
 
@@ -69,7 +70,7 @@ class Fit:
             crossovers=findings.crossovers(),
             critical=findings.critical(),
             held_out=findings.held_out(),
-            variance=Variance(self._noise.between_starts, self._noise.within_start),
+            variance=Variance(*(spread.sd for spread in (self._noise.starts, self._noise.drift, self._noise.blocks))),
             decision=decision,
             warnings=(*self._warnings(), *findings.outliers()),
             created_at_s=created_at_s,
@@ -95,8 +96,8 @@ class Fit:
         return Surface(
             batch_sizes=request.batch_sizes,
             ks=request.ks,
-            no_spec=timing.draw_arm(self._cells, self._noise, no_spec, self._rng)[:, 0],
-            dsd=timing.draw_arm(self._cells, self._noise, dsd, self._rng),
+            no_spec=self._times.grid(no_spec)[:, 0],
+            dsd=self._times.grid(dsd),
             log_tokens=log_tokens,
             static=self._static_ratios(),
         )
@@ -106,13 +107,13 @@ class Fit:
         later = [b for b in self.blocks if b.slot >= 2 * self.manifest.request.starts]
         if not later:
             return {}
-        cells = timing.collect(later)
-        noise = timing.estimate_noise(cells)
+        timings = timing.collect(later)
+        times = timing.draw_cells(timings, timing.estimate_noise(timings), self._rng)
         batch_sizes = self.manifest.request.batch_sizes
-        base = timing.draw_arm(cells, noise, [[Cell(Arm.NO_SPEC, b, 0)] for b in batch_sizes], self._rng)
+        base = times.grid([[Cell(Arm.NO_SPEC, b, 0)] for b in batch_sizes])
         ratios = {}
-        for k in sorted({c.k for c in cells if c.arm is Arm.STATIC}):
-            fixed = timing.draw_arm(cells, noise, [[Cell(Arm.STATIC, b, k)] for b in batch_sizes], self._rng)
+        for k in sorted({c.k for c in timings.cells if c.arm is Arm.STATIC}):
+            fixed = times.grid([[Cell(Arm.STATIC, b, k)] for b in batch_sizes])
             ratios[k] = (fixed - base)[:, 0]
         return ratios
 
@@ -199,7 +200,7 @@ class ImportFit:
             crossovers=findings.crossovers(),
             critical=findings.critical(),
             held_out=findings.held_out(),
-            variance=Variance(self.published.start_sd, self.published.cell_sd),
+            variance=Variance(self.published.start_sd, 0.0, self.published.cell_sd),
             decision=decision,
             warnings=(*caveats(self.published), *findings.outliers(), *self.published.remarks),
             created_at_s=created_at_s,

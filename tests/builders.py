@@ -108,7 +108,7 @@ def a_profile(**changed: Any) -> Profile:
         crossovers=(Crossover(1, True, Interval(12, 10, 14)), Crossover(2, True, None)),
         critical=CriticalSize(None, 0.04, "no bend seen"),
         held_out=HeldOut(4, 0.01, 0.03, ((16, 2),)),
-        variance=Variance(0.02, 0.01),
+        variance=Variance(0.02, 0.03, 0.01),
         decision=decision,
         warnings=("few starts",),
         created_at_s=3.0,

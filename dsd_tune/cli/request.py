@@ -56,7 +56,7 @@ def testbed_target(model: str | None, config: str | None, prompts: Path | None, 
     ready = prepare(lambda line: print(line, file=sys.stderr))
     return Target(
         model or str(ready.target),
-        parse_config(config) if config else {"method": "eagle", "model": str(ready.eagle)},
+        parse_config(config) if config else {"method": "eagle3", "model": str(ready.eagle3)},
         prompts or ready.prompts,
         (*TESTBED_FLAGS, *flags),
     )

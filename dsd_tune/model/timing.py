@@ -1,15 +1,16 @@
-"""Step times of cells from blocks, with the two sources of noise kept apart.
+"""Step times of cells from blocks, with three sources of noise kept apart.
 
 A block's value is the log of its median step time. Between engine starts the whole engine is faster or slower
-(the start is a random effect, common to all its cells); within a start, blocks of one cell scatter. Ks of one
-engine share their start, so their differences are free of the first source; differences between arms are not.
+(the start is a random effect, common to all its cells). The machine drifts, and a visit, which is all blocks taken
+in a row at one batch size, shares that. What is left scatters from block to block. So differences within a visit are
+free of drift, differences between Ks of one engine free of its luck too, and absolute times of neither.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 
 import numpy as np
 
@@ -17,120 +18,161 @@ from dsd_tune.model.sampled import DRAWS, Array, Sampled
 from dsd_tune.records.measurement import Block, Cell
 
 UNKNOWN_START_SD = 0.08
-"""Assumed between-start deviation when no arm was started twice: twins of one engine were seen 15 % apart."""
+"""Assumed deviation between starts when no arm was started twice: twins of one engine were seen 15 % apart."""
+
+UNKNOWN_DRIFT_SD = 0.1
+"""Assumed deviation between visits when no batch size was visited twice."""
 
 UNKNOWN_BLOCK_SD = 0.05
-"""Assumed scatter of blocks when no cell was measured twice in a start."""
+"""Assumed scatter of blocks when nothing was measured twice."""
 
 ASSUMED_DF = 30
 """Degrees of freedom of an assumed deviation: it is generous already, so its tails need not be."""
 
 
 @dataclass(frozen=True, slots=True)
-class Noise:
-    """Standard deviations of log step time, each with its degrees of freedom."""
+class Spread:
+    """A standard deviation of log step time and the degrees of freedom it was estimated with."""
 
-    between_starts: float
-    between_df: int
-    within_start: float
-    within_df: int
-
-
-Times = dict[Cell, dict[int, tuple[float, ...]]]
-"""Log step times of each cell: for each engine start, the values of its blocks."""
-
-
-def collect(blocks: Iterable[Block]) -> Times:
-    """Sort blocks into cells and starts."""
-    grouped: dict[Cell, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
-    for block in blocks:
-        grouped[block.cell][block.start].append(float(np.log(np.median(block.step_s))))
-    return {cell: {start: tuple(values) for start, values in starts.items()} for cell, starts in grouped.items()}
+    sd: float
+    df: int
 
 
 @dataclass(frozen=True, slots=True)
-class _Layout:
-    """One arm's n blocks: their values, shape (n,), and which cell and which start each belongs to, as 0 and 1."""
+class Noise:
+    """The three sources: luck of a start, drift of the machine between visits, scatter of blocks."""
 
+    starts: Spread
+    drift: Spread
+    blocks: Spread
+
+
+@dataclass(frozen=True, slots=True)
+class Timings:
+    """n blocks: log step times, shape (n,), and which cell, start and visit each belongs to, as 0 and 1."""
+
+    cells: tuple[Cell, ...]
     values: Array
     of_cell: Array
     of_start: Array
+    of_visit: Array
 
 
-def _layout(times: Times, cells: Sequence[Cell]) -> _Layout:
-    """Columns of `of_cell` follow `cells`."""
-    rows = [(v, i, start) for i, cell in enumerate(cells) for start, vs in times[cell].items() for v in vs]
-    starts = np.array([start for _, _, start in rows])
-    return _Layout(
-        values=np.array([value for value, _, _ in rows]),
-        of_cell=np.eye(len(cells))[[i for _, i, _ in rows]],
-        of_start=(starts[:, None] == np.unique(starts)).astype(float),
+def collect(blocks: Iterable[Block]) -> Timings:
+    """Lay out blocks, which come in the order in which they were taken."""
+    rows = tuple(blocks)
+    cells = sorted({block.cell for block in rows})
+    return Timings(
+        cells=tuple(cells),
+        values=np.array([np.log(np.median(block.step_s)) for block in rows]),
+        of_cell=_membership([cells.index(block.cell) for block in rows]),
+        of_start=_membership([block.start for block in rows]),
+        of_visit=_membership(_visits(rows)),
     )
 
 
-def estimate_noise(times: Times) -> Noise:
-    """Pool both variance components over the arms.
+def _visits(blocks: Sequence[Block]) -> list[int]:
+    """The number of each block's visit, which ends with batch size, round, or the last engine that took part."""
+    last = {block.start: place for place, block in enumerate(blocks)}
+    lives_until = accumulate((last[block.start] for block in blocks), max)
+    ends = [
+        end == place or (here.cell.batch_size, here.round) != (there.cell.batch_size, there.round)
+        for place, (end, (here, there)) in enumerate(zip(lives_until, pairwise(blocks), strict=False))
+    ]
+    return list(accumulate(ends, initial=0))
 
-    Within each arm a block is its cell plus its start plus scatter, by least squares, so that starts which
-    measured different cells (a resumed run) are told apart. What starts explain beyond cells is their variance
-    (Henderson 1953, method 3); the scatter's small part in it is left there, on the safe side.
+
+def _membership(labels: Sequence[int]) -> Array:
+    """Shape (rows, distinct labels): 1 where the row has the label."""
+    column = np.asarray(labels)[:, None]
+    return np.asarray(column == np.unique(column), dtype=np.float64)
+
+
+def estimate_noise(timings: Timings) -> Noise:
+    """Each source from what it explains beyond cells and the other sources (Henderson 1953, method 3).
+
+    The scatter's small part in the first two is left in them, on the safe side. So is drift in the starts where each
+    has visits of its own, since it cannot be told from luck there.
     """
-    between = within = weight = 0.0
-    between_df = within_df = 0
-    for arm in {cell.arm for cell in times}:
-        layout = _layout(times, [cell for cell in times if cell.arm is arm])
-        deviations = _about_cells(layout, layout.values)
-        starts = _about_cells(layout, layout.of_start)
-        effects, _, rank, _ = np.linalg.lstsq(starts, deviations, rcond=1e-9)
-        residuals = deviations - starts @ effects
-        between += float(deviations @ deviations - residuals @ residuals)
-        within += float(residuals @ residuals)
-        weight += float(np.sum(starts**2))
-        between_df += int(rank)
-        within_df += len(deviations) - layout.of_cell.shape[1] - int(rank)
-    luck = (float(np.sqrt(between / weight)), between_df) if between_df else (UNKNOWN_START_SD, ASSUMED_DF)
-    scatter = (float(np.sqrt(within / within_df)), within_df) if within_df > 0 else (UNKNOWN_BLOCK_SD, ASSUMED_DF)
-    return Noise(*luck, *scatter)
+    cell, start, visit = timings.of_cell, timings.of_start, timings.of_visit
+    everything = np.hstack([cell, start, visit])
+    rest = _beyond(everything, timings.values)
+    df = len(rest) - int(np.linalg.matrix_rank(everything))
+    return Noise(
+        starts=_explained(timings.values, start, np.hstack([cell, visit]))
+        or _explained(timings.values, start, cell)
+        or Spread(UNKNOWN_START_SD, ASSUMED_DF),
+        drift=_explained(timings.values, visit, np.hstack([cell, start])) or Spread(UNKNOWN_DRIFT_SD, ASSUMED_DF),
+        blocks=Spread(float(np.sqrt(rest @ rest / df)), df) if df > 0 else Spread(UNKNOWN_BLOCK_SD, ASSUMED_DF),
+    )
 
 
-def _about_cells(layout: _Layout, columns: Array) -> Array:
-    """What is left of `columns`, shape (n, ...), after each cell's mean."""
-    means = (layout.of_cell.T @ columns) / layout.of_cell.sum(0).reshape(-1, *[1] * (columns.ndim - 1))
-    return np.asarray(columns - layout.of_cell @ means)
+def _explained(values: Array, effect: Array, given: Array) -> Spread | None:
+    """Deviation of the levels of `effect`; None where `given` leaves nothing to tell it by."""
+    columns = _beyond(given, effect)
+    weight = float(np.sum(columns**2))
+    if weight < 1e-9:
+        return None
+    left = _beyond(given, values)
+    coefficients, _, rank, _ = np.linalg.lstsq(columns, left, rcond=1e-9)
+    fitted = columns @ coefficients
+    return Spread(float(np.sqrt(fitted @ fitted / weight)), int(rank))
 
 
-def draw_arm(times: Times, noise: Noise, grid: Sequence[Sequence[Cell]], rng: np.random.Generator) -> Sampled:
-    """Log step times of one arm's cells, shape (batch sizes, Ks); nan where a cell was not measured.
+def _beyond(given: Array, columns: Array) -> Array:
+    """What is left of `columns`, shape (n, ...), after least squares on `given`."""
+    coefficients, _, _, _ = np.linalg.lstsq(given, columns, rcond=1e-9)
+    return np.asarray(columns - given @ coefficients)
 
-    Generalised least squares with the start as a random effect: in a balanced run the mean over blocks, in any
-    other the best use of cells that shared a start. Each start has one draw of its effect, common to all its
-    cells (Student t: few starts give wide tails), each block its own of the scatter.
+
+@dataclass(frozen=True, slots=True)
+class CellTimes:
+    """Joint estimates of the log step time of every cell measured."""
+
+    cells: tuple[Cell, ...]
+    log_step: Sampled
+
+    def grid(self, rows: Sequence[Sequence[Cell]]) -> Sampled:
+        """Pick cells into a grid, shape (rows, columns); nan where a cell was not measured."""
+        place = {cell: i for i, cell in enumerate(self.cells)}
+        wanted = np.array([[place.get(cell, len(place)) for cell in row] for row in rows])
+        point = np.append(self.log_step.point, np.nan)
+        draws = np.append(self.log_step.draws, np.full((DRAWS, 1), np.nan), axis=1)
+        return Sampled(point, draws)[wanted]
+
+
+def draw_cells(timings: Timings, noise: Noise, rng: np.random.Generator) -> CellTimes:
+    """Generalised least squares with start and visit as random effects.
+
+    In a balanced run an estimate is the mean over blocks, in any other the best use of cells that shared a start or
+    a visit. Each start and visit has one draw of its effect, common to all its blocks (Student t: few starts give
+    wide tails), each block its own of the scatter.
     """
-    flat = [cell for row in grid for cell in row]
-    shape = (len(grid), len(grid[0]))
-    known = [i for i, cell in enumerate(flat) if cell in times]
-    point, draws = np.full(len(flat), np.nan), np.full((DRAWS, len(flat)), np.nan)
-    if known:
-        layout = _layout(times, [flat[i] for i in known])
-        reader = _reader(layout, noise)
-        shared = _student(rng, noise.between_df, layout.of_start.shape[1]) * noise.between_starts
-        own = _student(rng, noise.within_df, len(layout.values)) * noise.within_start
-        point[known] = reader @ layout.values
-        # Two starts leave tails so wide that a time would overflow; far beyond any decision, they are cut.
-        draws[:, known] = point[known] + np.clip((shared @ layout.of_start.T + own) @ reader.T, -50, 50)
-    return Sampled(point.reshape(shape), draws.reshape(DRAWS, *shape))
+    reader = _reader(timings, noise)
+    point = reader @ timings.values
+    errors = (
+        _student(rng, noise.starts, timings.of_start.shape[1]) @ timings.of_start.T
+        + _student(rng, noise.drift, timings.of_visit.shape[1]) @ timings.of_visit.T
+        + _student(rng, noise.blocks, len(timings.values))
+    )
+    # Two starts leave tails so wide that a time would overflow; far beyond any decision, they are cut.
+    return CellTimes(timings.cells, Sampled(point, point + np.clip(errors @ reader.T, -50, 50)))
 
 
-def _reader(layout: _Layout, noise: Noise) -> Array:
+def _reader(timings: Timings, noise: Noise) -> Array:
     """The matrix that reads cells off blocks, shape (cells, n)."""
     # Without any scatter the covariance is singular; a part in a million leaves it what it is.
-    scatter = max(noise.within_start, 1e-6) ** 2
-    covariance = noise.between_starts**2 * layout.of_start @ layout.of_start.T + scatter * np.eye(len(layout.values))
-    weighted = np.linalg.solve(covariance, layout.of_cell).T
-    return np.asarray(np.linalg.solve(weighted @ layout.of_cell, weighted))
+    scatter = max(noise.blocks.sd, 1e-6) ** 2
+    covariance = (
+        noise.starts.sd**2 * timings.of_start @ timings.of_start.T
+        + noise.drift.sd**2 * timings.of_visit @ timings.of_visit.T
+        + scatter * np.eye(len(timings.values))
+    )
+    weighted = np.linalg.solve(covariance, timings.of_cell).T
+    return np.asarray(np.linalg.solve(weighted @ timings.of_cell, weighted))
 
 
-def _student(rng: np.random.Generator, df: int, width: int) -> Array:
+def _student(rng: np.random.Generator, spread: Spread, width: int) -> Array:
     """Draws of a multivariate Student t, shape (DRAWS, width): one uncertain scale for all that share it."""
-    scale = np.sqrt(df / rng.chisquare(df, (DRAWS, 1)))
-    return np.asarray(rng.standard_normal((DRAWS, width)) * scale)
+    scale = np.sqrt(spread.df / rng.chisquare(spread.df, (DRAWS, 1)))
+    return np.asarray(rng.standard_normal((DRAWS, width)) * scale * spread.sd)

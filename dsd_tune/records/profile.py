@@ -180,10 +180,11 @@ class HeldOut:
 
 @dataclass(frozen=True, slots=True)
 class Variance:
-    """Relative standard deviations: between engine starts, and between blocks of one cell within a start."""
+    """Relative standard deviations: between engine starts, of the machine between visits, between blocks of a visit."""
 
     between_starts: float
-    within_start: float
+    drift: float
+    between_blocks: float
 
 
 @dataclass(frozen=True, slots=True)

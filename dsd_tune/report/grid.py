@@ -22,14 +22,17 @@ from dsd_tune.records.profile import (
 )
 from dsd_tune.records.table import Table
 
-COLUMNS_A_LINE = 6
-"""With more columns a cell's second number goes under its first, so that 80 columns of text hold them."""
+COLUMNS_A_LINE = 7
+"""With more columns the half interval goes under the gain, so that 80 columns of text hold them."""
+
+TITLE = """\
+TPOT in ms, * is the best of its batch size B; below it the gain over no
+speculation ±half its 95 % interval"""
 
 
 def render(profile: Profile) -> RenderableType:
     """Everything `fit` prints: grid, what was learnt, verdict and warnings."""
-    title = Text("TPOT in ms ±half its 95 % interval; * is the best of its batch size B")
-    return Group(title, tpot_grid(profile), Text(), facts(findings(profile)), Text(), verdict(profile))
+    return Group(Text(TITLE), tpot_grid(profile), Text(), facts(findings(profile)), Text(), verdict(profile))
 
 
 def facts(rows: Iterable[tuple[str, str]]) -> Grid:
@@ -43,7 +46,7 @@ def facts(rows: Iterable[tuple[str, str]]) -> Grid:
 
 
 def tpot_grid(profile: Profile) -> Grid:
-    """TPOT in ms by batch size and K; `*` marks the best of a row, `±` half of its 95 % interval in percent."""
+    """TPOT in ms by batch size and K, with the gain over `no_spec` in percent; `*` marks the best of a row."""
     cells = {e.cell: e for e in profile.cells}
     columns = [(Arm.NO_SPEC, 0), *sorted({(c.arm, c.k) for c in cells if c.arm is not Arm.NO_SPEC})]
     fits = len(columns) <= COLUMNS_A_LINE
@@ -67,9 +70,11 @@ def heading(arm: Arm, k: int) -> str:
 def _entry(estimate: CellEstimate | None, best: float, between: str) -> str:
     if estimate is None:
         return "-"
-    tpot = estimate.tpot_s
-    half = (tpot.high - tpot.low) / 2 / tpot.value
-    return f"{'*' if tpot.value == best else ''}{three_digits(tpot.value * 1e3)}{between}±{half:.0%}"
+    tpot = f"{'*' if estimate.tpot_s.value == best else ''}{three_digits(estimate.tpot_s.value * 1e3)}"
+    gain = estimate.gain
+    if estimate.cell.arm is Arm.NO_SPEC or gain is None:
+        return tpot
+    return f"{tpot}\n{gain.value * 100:+.0f}{between}±{(gain.high - gain.low) / 2:.0%}"
 
 
 def three_digits(ms: float) -> str:
@@ -91,11 +96,7 @@ def findings(profile: Profile) -> Iterator[tuple[str, str]]:
         yield "Cells foretold", _foretold(profile.held_out)
     if profile.crossovers:
         yield "Stops paying", "; ".join(_crossover(c) for c in profile.crossovers)
-    starts, blocks = profile.variance.between_starts, profile.variance.within_start
-    if profile.request:
-        yield "Noise", f"{starts:.1%} between engine starts, {blocks:.1%} between blocks of one start"
-    else:
-        yield "Noise", f"{starts:.1%} is assumed between engines, {blocks:.1%} for each number"
+    yield "Noise", _noise(profile)
 
 
 def _foretold(held_out: HeldOut) -> str:
@@ -103,6 +104,16 @@ def _foretold(held_out: HeldOut) -> str:
         return "none from its neighbours: only measured cells count"
     errors = f"median error {held_out.median_error:.1%}, 90th percentile {held_out.high_error:.1%}"
     return f"{held_out.cells} of {held_out.cells + len(held_out.flagged)} cells follow from their neighbours; {errors}"
+
+
+def _noise(profile: Profile) -> str:
+    noise = profile.variance
+    if profile.request is None:
+        return f"{noise.between_starts:.1%} is assumed between engines, {noise.between_blocks:.1%} for each number"
+    return (
+        f"{noise.between_starts:.1%} between engine starts, {noise.drift:.1%} drift of the machine between visits, "
+        f"{noise.between_blocks:.1%} between blocks of a visit"
+    )
 
 
 def _tax(profile: Profile) -> str:

@@ -122,10 +122,11 @@ def test_the_base_has_no_gain_over_itself(profiles: list[Profile]) -> None:
 
 
 def test_spreads_are_told(profiles: list[Profile]) -> None:
-    """The profile tells the planted luck of an engine start from the scatter of blocks."""
+    """The profile tells the planted luck of an engine start from the scatter of blocks, and claims no drift."""
     between = np.sqrt(np.mean([p.variance.between_starts**2 for p in profiles]))
     assert 0.75 < between / NOISE.start_sd < 2
-    assert all(p.variance.within_start < NOISE.step_sd for p in profiles)
+    assert all(p.variance.between_blocks < NOISE.step_sd for p in profiles)
+    assert all(p.variance.drift < NOISE.start_sd for p in profiles)
 
 
 def test_verdicts_agree_over_seeds(profiles: list[Profile]) -> None:

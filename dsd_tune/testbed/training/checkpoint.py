@@ -35,14 +35,6 @@ def save(drafter: Eagle | Eagle3, kept: Tensor, directory: Path) -> None:
     (directory / "config.json").write_text(text, encoding="utf-8")
 
 
-def load(drafter: Eagle | Eagle3, directory: Path) -> None:
-    """Fill ``drafter`` with saved weights."""
-    with safe_open(directory / "model.safetensors", framework="pt") as tensors:
-        names = [name for name in tensors.keys() if name != "d2t"]  # noqa: SIM118 (not a dict)
-        state = {name: tensors.get_tensor(name) for name in names}
-    drafter.load_state_dict(state)
-
-
 def _config(drafter: Eagle | Eagle3, kept: int) -> dict[str, object]:
     shape = drafter.shape
     config: dict[str, object] = {

@@ -19,7 +19,7 @@ from torch import Tensor, distributed
 from torch.nn import functional
 
 from dsd_tune.testbed.training.batches import batches, frequent
-from dsd_tune.testbed.training.checkpoint import load, read_embeddings, save
+from dsd_tune.testbed.training.checkpoint import read_embeddings, save
 from dsd_tune.testbed.training.head import Eagle, Eagle3
 from dsd_tune.testbed.training.store import Part, open_corpus
 from dsd_tune.testbed.training.trainer import Recipe, Trainer, unroll
@@ -109,16 +109,11 @@ def main() -> None:
     parser.add_argument("drafter", choices=("eagle", "eagle3"))
     for name in ("target", "corpus", "held_out", "output"):
         parser.add_argument(name, type=Path)
-    parser.add_argument("--start", type=Path, help="a saved drafter to go on with")
     parser.add_argument("--minutes", type=float, default=30.0)
     parser.add_argument("--unroll-from", type=float, default=0.55)
-    parser.add_argument("--regression", type=float, default=0.3)
-    parser.add_argument("--rate", type=float, default=2e-3)
     parser.add_argument("--share", type=float, default=0.5)
     args = parser.parse_args()
-    recipe = Recipe(
-        args.minutes, unroll_from=args.unroll_from, regression=args.regression, rate=args.rate, share=args.share
-    )
+    recipe = Recipe(args.minutes, unroll_from=args.unroll_from, share=args.share)
     torch.manual_seed(recipe.seed)
     if "RANK" in os.environ:
         distributed.init_process_group("gloo")
@@ -126,8 +121,6 @@ def main() -> None:
     embeddings = read_embeddings(args.target)
     kept = frequent(corpus, VOCABULARY[Eagle if args.drafter == "eagle" else Eagle3])
     drafter = Eagle() if args.drafter == "eagle" else Eagle3(embeddings[kept].float())
-    if args.start:
-        load(drafter, args.start)
     _say(f"{recipe}, {sum(part.tokens.size for part in corpus)} tokens at the start")
     train(drafter, embeddings, kept, (args.corpus, args.held_out), recipe, args.output)
 
