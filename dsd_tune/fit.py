@@ -100,6 +100,7 @@ class Fit:
             dsd=self._times.grid(dsd),
             log_tokens=log_tokens,
             static=self._static_ratios(),
+            untried=frozenset((c.batch_size, c.k) for row in dsd for c in row if c not in self._times.cells),
         )
 
     def _static_ratios(self) -> dict[int, Sampled]:

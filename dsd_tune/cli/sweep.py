@@ -35,7 +35,7 @@ def sweep(
     temperature: Annotated[float, typer.Option(min=0.0, help="Sampling temperature of the traffic.")] = 0.0,
     starts: Annotated[int, typer.Option(min=1, help="Engine starts an arm.")] = 3,
     rounds: Annotated[int, typer.Option(min=1, help="Blocks a cell in each engine start.")] = 2,
-    seed: Annotated[int, typer.Option(help="Seed of orders and prompts.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of orders and prompts.")] = 0,
     engine_flags: Annotated[
         list[str] | None, typer.Argument(metavar="[-- ENGINE FLAGS]", help="Further flags of `vllm serve`.")
     ] = None,
@@ -86,6 +86,7 @@ def _measure(request: SweepRequest, prompts: tuple[Prompt, ...], out: Path, cons
     from dsd_tune.storage.run_directory import RunDirectory, log_directory
     from dsd_tune.sweep import Sweep
 
+    RunDirectory.require_usable(out, request)
     engine = VllmEngine(
         model=request.model,
         speculative_config=json.loads(request.speculative_config),

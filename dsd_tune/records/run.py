@@ -39,8 +39,8 @@ class SweepRequest:
             raise ValueError(f"batch size {self.batch_sizes[-1]} exceeds max_num_seqs {self.max_num_seqs}")
         if list(self.ks) != sorted(set(self.ks)) or not self.ks or self.ks[0] != 0 or self.ks[-1] < 1:
             raise ValueError("K must start at 0, rise, and reach at least 1")
-        if min(self.starts, self.rounds, self.steps) < 1 or self.settle < 0:
-            raise ValueError("starts, rounds and steps must be 1 or more, settle 0 or more")
+        if min(self.starts, self.rounds, self.steps) < 1 or min(self.settle, self.seed) < 0:
+            raise ValueError("starts, rounds and steps must be 1 or more, settle and seed 0 or more")
 
     @property
     def k_max(self) -> int:

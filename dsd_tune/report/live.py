@@ -129,7 +129,8 @@ class _Lines:
     def refresh(self, note: str) -> None:
         now = time.monotonic()
         last = self.progress.done == self.progress.turns
-        if now - self.last_at >= _SECONDS_BETWEEN_LINES or last or note.startswith("starting"):
+        rare = note.startswith("starting") or " failed: " in note
+        if rare or last or now - self.last_at >= _SECONDS_BETWEEN_LINES:
             self.last_at = now
             self.console.print(f"{self.progress.headline()}: {note}", soft_wrap=True, highlight=False, markup=False)
 

@@ -31,6 +31,19 @@ class RunDirectory:
     path: Path
     manifest: Manifest
 
+    @staticmethod
+    def require_usable(path: Path, request: SweepRequest) -> None:
+        """Make sure that a sweep of `request` may go to `path`, before anything expensive is done for it.
+
+        Raises:
+            UsageError: the directory holds something else, another request, or another process is at work in it.
+            DsdTuneError: it cannot be made or written to.
+        """
+        _make(path)
+        with files.locked(path):
+            if _manifest(path).exists():
+                _refuse_other_request(RunDirectory.open(path), request)
+
     @classmethod
     def create(cls, path: Path, manifest: Manifest) -> RunDirectory:
         """Begin a run, or resume the one that is there if it is the same; the first manifest stays.
@@ -103,13 +116,17 @@ class RunDirectory:
             formats.write_samples(self._samples_path, samples)
 
 
-def _refuse_other(run: RunDirectory, manifest: Manifest) -> None:
-    asked = _request_differences(run.manifest.request, manifest.request)
+def _refuse_other_request(run: RunDirectory, request: SweepRequest) -> None:
+    asked = _request_differences(run.manifest.request, request)
     if asked:
         raise UsageError(
             f"{run.path} holds a run with another request ({_listed(asked)}).",
             "Ask for the same to resume it, or name another directory.",
         )
+
+
+def _refuse_other(run: RunDirectory, manifest: Manifest) -> None:
+    _refuse_other_request(run, manifest.request)
     measured = run.manifest.environment.differences(manifest.environment)
     if measured:
         raise ProfileMismatch(

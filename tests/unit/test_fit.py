@@ -156,6 +156,13 @@ def test_a_sweep_knows_where_its_graphs_end(shelf: Shelf) -> None:
     assert (captured.capture_limit, eager.capture_limit) == (64, None)
 
 
+@pytest.mark.parametrize("left", [{0, 1}, {0, 2}], ids=str)
+def test_an_unfinished_sweep_cannot_tell(shelf: Shelf, left: set[int]) -> None:
+    """A grid whose Ks are mostly missing gives no firm verdict, whatever the Ks that are there look like."""
+    part = [s for s in shelf.samples() if s.cell.arm is Arm.NO_SPEC or s.cell.k in left]
+    assert _profile(Shelf(shelf.manifest, part)).decision.verdict is Verdict.UNCLEAR
+
+
 def test_fit_repeats_itself(shelf: Shelf) -> None:
     """Fitting the same run twice gives the same profile, draws and all."""
     assert _profile(shelf) == _profile(shelf)
