@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import signal
 import sys
+from contextlib import redirect_stdout
 from types import FrameType
-from typing import NoReturn
+from typing import NoReturn, TextIO, cast
 
 import typer
 
@@ -13,6 +15,7 @@ from dsd_tune.cli.check import check
 from dsd_tune.cli.emit_config import emit_config
 from dsd_tune.cli.fit import fit
 from dsd_tune.cli.import_ import import_
+from dsd_tune.cli.stdout import Stdout
 from dsd_tune.cli.sweep import sweep
 from dsd_tune.cli.testbed import testbed
 from dsd_tune.errors import DsdTuneError
@@ -36,8 +39,14 @@ app.command()(check)
 def main() -> None:
     """Run the command line; a SIGTERM is as gentle as Ctrl-C."""
     signal.signal(signal.SIGTERM, _interrupt)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # A terminal that cannot show a sign shows a question mark.
+            stream.reconfigure(errors="replace")
     try:
-        app(prog_name="dsd-tune")
+        # A process that was started with a closed stdout has none.
+        with redirect_stdout(cast(TextIO, sys.stdout and Stdout(sys.stdout))):
+            app(prog_name="dsd-tune")
     except DsdTuneError as error:
         print(f"Error: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
