@@ -137,8 +137,8 @@ def test_what_json_cannot_say_is_not_written(value: float) -> None:
 @pytest.mark.parametrize(("value", "named"), [(np.int64(3), "int64"), ([1], "a list"), ({1}, "set")])
 def test_only_what_comes_back_is_written(value: object, named: str) -> None:
     """A type that decoding would not give back is refused, with its place."""
-    with pytest.raises(ValueError, match=f"^seed: a record cannot hold {named}"):
-        encode(a_request(seed=value))
+    with pytest.raises(ValueError, match=f"^max_context: a record cannot hold {named}"):
+        encode(a_request(max_context=value))
 
 
 def test_a_numpy_float_is_a_float() -> None:
