@@ -19,7 +19,7 @@ Settings = dict[str, object]
 _SPECULATIVE = {"spec-method": "method", "spec-model": "model", "spec-tokens": "num_speculative_tokens"}
 """Flags for single fields of the speculative config."""
 
-_COUNT = re.compile(r"(\d+(?:\.\d+)?)([kmgtKMGT]?)")
+_COUNT = re.compile(r"(\d{1,18}(?:\.\d+)?)([kmgtKMGT]?)")
 _UNITS = {"": 1, **{unit: 1000**n for n, unit in enumerate("kmgt", 1)}, **{u: 1024**n for n, u in enumerate("KMGT", 1)}}
 
 _ASSIGNMENT = re.compile(r"[A-Z_][A-Z0-9_]*=.*", re.DOTALL)
@@ -87,7 +87,7 @@ def from_yaml(text: str) -> Settings:
 
     try:
         loaded = yaml.safe_load(text)
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise UsageError(f"The config file is not YAML ({error}).", "Correct it.") from error
     if not isinstance(loaded, dict):
         raise UsageError("The config file is no mapping of flags to values.", "Write one `flag: value` a line.")
@@ -135,6 +135,9 @@ def _speculative_config(settings: Settings) -> dict[str, object]:
             "There is no speculative config to check.",
             "Give --speculative-config JSON, --config FILE, or a whole command line after --.",
         )
+    for field in ("method", "model"):
+        if not isinstance(config.get(field), str | None):
+            raise UsageError(f"{field} in --speculative-config is no string.", f"Name the {field} in double quotes.")
     return config
 
 
@@ -152,7 +155,7 @@ def _object(settings: Settings, name: str) -> Mapping[str, object]:
 def _parsed(text: str, name: str) -> object:
     try:
         return json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UsageError(
             f"--{name} is not JSON ({error}): {text[:80]}",
             f"{_quoting(text)} On a command line, put the JSON in single quotes and its strings in double quotes.",
@@ -176,7 +179,7 @@ def _scalar(value: object) -> object:
         return value
     try:
         return json.loads(value)
-    except ValueError:
+    except (ValueError, RecursionError):
         return value
 
 

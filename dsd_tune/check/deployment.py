@@ -14,6 +14,9 @@ from dsd_tune.records.release import Release
 ASSUMED_MAX_NUM_SEQS = 256
 """vLLM's default on GPUs below 70 GiB; larger ones get 1024."""
 
+_LARGEST_BATCH = 65536
+"""Far above what any server runs; a typing error beyond it would be looked up one batch size at a time."""
+
 _NAMES_OF_NGRAM = frozenset({"ngram", "[ngram]"})
 
 
@@ -42,6 +45,8 @@ class Deployment:
         sizes = (self.data_parallel_size, self.pipeline_parallel_size, self.tensor_parallel_size, self.max_num_seqs)
         if min(sizes) < 1:
             raise ValueError(f"max_num_seqs and parallel sizes must be 1 or more, got {sizes}")
+        if self.max_num_seqs > _LARGEST_BATCH:
+            raise ValueError(f"max_num_seqs must be {_LARGEST_BATCH} or less, got {self.max_num_seqs}")
 
     @property
     def max_num_seqs(self) -> int:

@@ -43,12 +43,12 @@ def _slo_s(goodput: str) -> float:
 
 def _histogram(path: Path) -> tuple[tuple[int, float], ...]:
     try:
-        with path.open(newline="") as file:
+        with path.open(newline="", encoding="utf-8-sig") as file:
             rows = [row for row in csv.reader(file) if row and not row[0].lstrip().startswith("#")]
-        pairs = tuple((int(size), float(weight)) for size, weight in rows[1:])
+        pairs = _pairs(rows)
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}.", "Name a CSV file.") from error
-    except ValueError as error:
+    except (ValueError, csv.Error) as error:
         raise UsageError(
             f"{path} is no histogram: {error}.", "Give a header and lines of batch_size,weight."
         ) from error
@@ -56,3 +56,24 @@ def _histogram(path: Path) -> tuple[tuple[int, float], ...]:
     if not valid or not sum(weight for _, weight in pairs):
         raise UsageError(f"{path} needs batch sizes of 1 or more and weights above 0.", "Correct the file.")
     return pairs
+
+
+def _pairs(rows: list[list[str]]) -> tuple[tuple[int, float], ...]:
+    if rows and _is_numbers(rows[0]):
+        raise ValueError("its first line holds numbers")
+    return tuple(_pair(row) for row in rows[1:])
+
+
+def _pair(row: list[str]) -> tuple[int, float]:
+    """Spreadsheets write whole numbers as 8.0, too."""
+    size, weight = map(float, row)
+    if not size.is_integer():
+        raise ValueError(f"{row[0]} is no batch size")
+    return int(size), weight
+
+
+def _is_numbers(row: list[str]) -> bool:
+    try:
+        return all(math.isfinite(float(cell)) for cell in row)
+    except ValueError:
+        return False

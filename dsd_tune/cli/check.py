@@ -69,9 +69,11 @@ def _deployment(given: Settings, config: Path | None, words: list[str], version:
     named = config or settings.get("config")
     if named is not None:
         try:
-            settings = {**from_yaml(Path(str(named)).read_text()), **settings}
+            settings = {**from_yaml(Path(str(named)).read_text(encoding="utf-8")), **settings}
         except OSError as error:
             raise UsageError(f"{named} cannot be read ({error.strerror}).", "Name a YAML file.") from error
+        except UnicodeDecodeError as error:
+            raise UsageError(f"{named} is no text ({error}).", "Name a YAML file.") from error
     version = version or _installed() or str(NEWEST_READ)
     try:
         release = Release.parse(version)

@@ -122,7 +122,10 @@ def _save(published: Published, out: Path, *, force: bool, json_: bool) -> None:
     typer.echo(f"Imported {len(published.rows)} rows: batch sizes {sizes}; K {tried}.", err=True)
     for k, length in lengths.items():
         typer.echo(f"Acceptance length at K={k}: {length:.3f}.", err=True)
-    typer.echo(f"dsd-tune fit {out}")
+    if published.rows:
+        typer.echo(f"dsd-tune fit {out}")
+    else:
+        typer.echo("Note: no time of a cell is among it, so there is nothing to fit; import a grid with it.", err=True)
 
 
 def _print_table(foreign: ForeignTable, out: Path | None) -> None:

@@ -20,6 +20,9 @@ SETTLE = 2
 DEFAULT_LARGEST_BATCH = 32
 DEFAULT_K_MAX = 4
 
+LARGEST_K = 1024
+"""Far above what any drafter drafts: more is a typing error."""
+
 TESTBED_FLAGS = ("--max-model-len", "1024", "--enforce-eager", "--kv-cache-memory-bytes", "512M")
 """Compiling would take longer than the testbed's whole sweep; without a cache size vLLM claims most of the memory."""
 
@@ -103,6 +106,8 @@ def sweep_request(
     k_max = max_k if max_k is not None else target.speculative_config.get("num_speculative_tokens", DEFAULT_K_MAX)
     if type(k_max) is not int or k_max < 1:
         raise UsageError(f"the largest K must be 1 or more, got {k_max}.", "Without drafts there is nothing to tune.")
+    if k_max > LARGEST_K:
+        raise UsageError(f"the largest K must be {LARGEST_K} or less, got {k_max}.", "Correct --max-k.")
     if not math.isfinite(temperature):
         raise UsageError(f"--temperature {temperature} is no temperature.", "Give 0 for greedy, or what you serve.")
     return SweepRequest(

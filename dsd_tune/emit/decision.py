@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 from dsd_tune.emit.emission import Emission
 from dsd_tune.engines.vllm_facts import TABLE_FIELD
+from dsd_tune.errors import UsageError
 from dsd_tune.records.profile import Profile, Verdict
 from dsd_tune.records.table import Table
 
@@ -70,6 +71,9 @@ def speculative_config(profile: Profile) -> dict[str, object] | None:
 
     K_max is the largest K used, since a larger one would reserve memory and draft slots for nothing. One K
     for all batch sizes needs no table.
+
+    Raises:
+        UsageError: the profile's own config is no JSON object.
     """
     table = advised_table(profile)
     if table is None:
@@ -85,7 +89,13 @@ def _drafter(profile: Profile) -> dict[str, object]:
     """The user's own speculative config; of an import, the method if its files tell it."""
     if profile.request is None:
         return {"method": profile.fact("method")} if profile.fact("method") else {}
-    return {k: v for k, v in json.loads(profile.request.speculative_config).items() if k != TABLE_FIELD}
+    try:
+        config = json.loads(profile.request.speculative_config)
+    except (ValueError, RecursionError):
+        config = None
+    if not isinstance(config, dict):
+        raise UsageError("The profile's speculative_config is no JSON object.", "Fit the run again.")
+    return {k: v for k, v in config.items() if k != TABLE_FIELD}
 
 
 def write(profile: Profile) -> Emission:

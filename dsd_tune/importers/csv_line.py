@@ -9,6 +9,9 @@ from dsd_tune.errors import UsageError
 from dsd_tune.importers.columns import Column, Quantity
 from dsd_tune.records.published import Fact
 
+_LARGEST = {Quantity.BATCH_SIZE: 65536, Quantity.OFFERED: 65536, Quantity.RUNNING: 65536, Quantity.K: 1024}
+"""Far above what any server runs: more is a column in another's place."""
+
 
 class Line:
     """A row with the columns that are understood; `source` is what to quote it by."""
@@ -27,7 +30,7 @@ class Line:
         """The first value of a quantity, in our unit."""
         for col in self._of(quantity):
             if text := self._cells[col.name].strip():
-                return self._parsed(col.name, text) * col.factor
+                return self._bounded(quantity, self._parsed(col.name, text) * col.factor)
         return None
 
     def count(self, quantity: Quantity) -> int | None:
@@ -53,6 +56,13 @@ class Line:
 
     def _of(self, quantity: Quantity) -> list[Column]:
         return sorted((c for c in self._columns if c.quantity is quantity), key=lambda c: c.rank)
+
+    def _bounded(self, quantity: Quantity, value: float) -> float:
+        if value > _LARGEST.get(quantity, math.inf):
+            raise UsageError(
+                f"{self.source}: {quantity} is {value:g}, above {_LARGEST[quantity]}.", "Correct the file."
+            )
+        return value
 
     def _parsed(self, name: str, text: str) -> float:
         try:

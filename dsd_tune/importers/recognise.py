@@ -31,9 +31,10 @@ def read_measurements(paths: Sequence[Path], declared: Declared) -> list[Found]:
         UsageError: a format that is not known, or contents that cannot be used.
         ProfileMismatch: a file compares unlike environments.
     """
-    texts = {path: _text(path) for path in paths if not path.is_dir()}
+    folders = [path for path in paths if _is_folder(path)]
+    texts = {path: _text(path) for path in paths if path not in folders}
     scrapes = [(path, text) for path, text in texts.items() if is_prometheus(text)]
-    found = [read_sweep(path, declared) for path in paths if path.is_dir()]
+    found = [read_sweep(path, declared) for path in folders]
     found += [_read(path, text, declared) for path, text in texts.items() if (path, text) not in scrapes]
     return found + _read_scrapes(scrapes, declared)
 
@@ -44,7 +45,7 @@ def read_table(path: Path, max_num_seqs: int | None) -> ForeignTable | None:
     Raises:
         UsageError: it is one, and cannot be turned into a table.
     """
-    document = None if path.is_dir() else _document(path, _text(path))
+    document = None if _is_folder(path) else _document(path, _text(path))
     if not isinstance(document, dict):
         return None
     where = path.name
@@ -94,8 +95,15 @@ def _yaml(path: Path, text: str) -> object:
         raise UsageError(f"{path} is YAML, and PyYAML is not installed.", "Install it, or give JSON.") from error
     try:
         return yaml.safe_load(text)
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise UsageError(f"{path} is not YAML: {error}.", "Correct the file.") from error
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}.", "Check the path.") from error
 
 
 def _text(path: Path) -> str:

@@ -1,4 +1,4 @@
-"""What `check` and `doctor` say: a finding applies one rule of a closed list to one deployment."""
+"""What `check` says: a finding applies one rule of a closed list to one deployment."""
 
 from __future__ import annotations
 

@@ -38,9 +38,11 @@ def load_prompts(path: Path) -> tuple[Prompt, ...]:
 def _row(path: Path, number: int, line: str) -> dict[str, object]:
     try:
         row = json.loads(line)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UsageError(f"{path}, line {number} is not JSON: {error}.", "Give one JSON object a line.") from error
     text = row.get("prompt") if isinstance(row, dict) else None
     if not isinstance(text, str) or not text.strip():
         raise UsageError(f'{path}, line {number} has no "prompt" text.', 'Give lines such as {"prompt": "..."}.')
+    if not isinstance(row.get("id"), str | int | float | None):
+        raise UsageError(f"{path}, line {number} has an id that is no string or number.", "Name it, or leave id out.")
     return dict(row)

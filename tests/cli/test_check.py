@@ -221,3 +221,43 @@ except typer.Exit:
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+@pytest.mark.parametrize("content", [b"\xff\xfe\x00", b"[" * 100_000, b"when: 2024-99-99", b"- 1"])
+def test_a_file_that_is_no_config_is_refused(cli: Any, tmp_path: Path, content: bytes) -> None:
+    """Whatever a config file holds instead of flags, the answer is one sentence."""
+    path = tmp_path / "serve.yaml"
+    path.write_bytes(content)
+    cli("check", "--config", path).refused(2)
+
+
+@pytest.mark.parametrize(
+    "words", [["--speculative-config", "[" * 100_000], ["--", "--speculative-config.model", "[" * 100_000]]
+)
+def test_nesting_without_end_is_refused_or_text(cli: Any, words: list[str]) -> None:
+    """JSON too deep to be read is not JSON: refused where an object must stand, else a word; never a traceback."""
+    said = cli("check", *words)
+    assert said.code in (1, 2)
+
+
+@pytest.mark.parametrize("field", ["method", "model"])
+@pytest.mark.parametrize("value", [{}, [], 5, True, 1.5], ids=repr)
+def test_a_name_must_be_a_string(cli: Any, field: str, value: object) -> None:
+    """A method or drafter that is no string is refused as vLLM refuses it, by its field."""
+    config = json.loads(HEALTHY) | {field: value}
+    assert field in cli("check", "--speculative-config", json.dumps(config)).refused(2)
+
+
+@pytest.mark.parametrize("value", ["3", 3.0, " 3 "], ids=repr)
+def test_a_number_in_words_counts(cli: Any, value: object) -> None:
+    """vLLM coerces what reads as a whole number, and so does the check."""
+    config = json.loads(HEALTHY) | {"num_speculative_tokens": value}
+    written, usual = (answer(cli, *NEW, "--speculative-config", text) for text in (json.dumps(config), HEALTHY))
+    assert ks(written[1]) == ks(usual[1])
+
+
+@pytest.mark.parametrize("size", [65537, 10**12, 10**400], ids=["one more", "huge", "no float"])
+def test_an_absurd_batch_is_refused(cli: Any, size: int) -> None:
+    """A largest batch size that no server runs is refused before anything is looked up, from wherever it comes."""
+    cli("check", "--speculative-config", HEALTHY, "--max-num-seqs", size).refused(2)
+    cli("check", "--speculative-config", HEALTHY, "--", "--max-num-seqs", size).refused(2)

@@ -1,5 +1,6 @@
 import json
 import shlex
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -147,3 +148,15 @@ def test_an_unknown_format_is_a_usage_error(cli: Any, tmp_path: Path) -> None:
     assert (said.code, said.out) == (2, "")
     assert all(form in said.err for form in Format)
     assert "Traceback" not in said.err
+
+
+@pytest.mark.parametrize(
+    "config", ["[]", "3", "null", "{", "", "[" * 100_000], ids=["list", "number", "null", "cut", "empty", "deep"]
+)
+@pytest.mark.parametrize("form", FOR_VLLM)
+def test_a_config_that_is_no_object_is_refused(cli: Any, tmp_path: Path, form: Format, config: str) -> None:
+    """A profile whose own speculative config is no JSON object is refused in one sentence, in every format."""
+    profile = a_decided_profile(Verdict.TABLE, method="eagle")
+    assert profile.request is not None
+    damaged = replace(profile, request=replace(profile.request, speculative_config=config))
+    cli("emit-config", _written(tmp_path, damaged), "--format", form).refused(2)

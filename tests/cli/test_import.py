@@ -548,3 +548,33 @@ def test_json_is_for_scripts(run: Path) -> None:
     assert document["acceptance_lengths"] == {"3": pytest.approx(2.401)}
     assert document["published"]["rows"][0]["cell"] == {"arm": "static", "batch_size": 64, "k": 3}
     assert any("one batch size" in caveat for caveat in document["caveats"])
+
+
+@pytest.mark.parametrize(
+    "row", ["65537,1,5", "1e18,1,5", "1,1025,5", "1,1e300,5"], ids=["batch", "huge batch", "K", "huge K"]
+)
+def test_a_number_in_the_wrong_column_is_refused(row: str, tmp_path: Path, run: Path) -> None:
+    """A batch size or K beyond what any server runs is refused with its line, and nothing is written."""
+    said = Said(written(tmp_path / "grid.csv", f"batch_size,k,tpot_ms\n1,0,5\n{row}\n"), "-o", run)
+    assert said.code == 2
+    assert "grid.csv, line 3" in said.error
+    assert not run.exists()
+
+
+def test_a_place_that_may_not_be_seen_is_refused(tmp_path: Path, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A path inside a folder that may not be entered is refused in one sentence."""
+
+    def forbidden(_path: Path) -> bool:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "is_dir", forbidden)
+    said = Said(tmp_path / "closed" / "grid.csv", "-o", run)
+    assert said.code == 2
+    assert "grid.csv cannot be read: Permission denied" in said.error
+
+
+def test_acceptance_alone_leads_to_no_fit(tmp_path: Path, run: Path) -> None:
+    """An import without a time of any cell says what is missing, and names no command that would fail."""
+    said = Said(written(tmp_path / "acceptance.csv", "k,acceptance_length\n1,1.6\n2,1.9\n"), "-o", run)
+    assert (said.code, said.out) == (0, "")
+    assert "no time of a cell" in said.notes

@@ -141,3 +141,15 @@ def test_engine_flags_are_kept_in_order() -> None:
     """What stands after `--` is passed on word for word."""
     target = named_target("m", json.dumps(EAGLE), Path("p"), ["--dtype", "bfloat16", "--enforce-eager"])
     assert target.engine_flags == ("--dtype", "bfloat16", "--enforce-eager")
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [{"max_k": 1025}, {"max_k": 10**9}, {"config": {"method": "eagle", "num_speculative_tokens": 1025}}],
+    ids=str,
+)
+def test_an_absurd_k_is_refused(asked: dict[str, Any]) -> None:
+    """A K that no drafter reaches is refused, whoever states it; the largest allowed makes a plan."""
+    with pytest.raises(UsageError, match="must be 1024 or less"):
+        _request(**asked)
+    assert _request(max_k=1024).k_max == 1024

@@ -54,3 +54,18 @@ def test_what_is_no_text_is_refused(tmp_path: Path) -> None:
     for name, why in [("absent", "cannot be read"), ("bytes", "cannot be read"), ("words", "line 1 is not JSON")]:
         with pytest.raises(UsageError, match=f"{name},? {why}"):
             load_prompts(tmp_path / name)
+
+
+@pytest.mark.parametrize("name", [[], {}, ["a"], {"a": 1}], ids=repr)
+def test_an_id_is_a_string_or_a_number(tmp_path: Path, name: object) -> None:
+    """An id that could name nothing is refused with its line."""
+    with pytest.raises(UsageError, match="line 1 has an id"):
+        load_prompts(_file(tmp_path, {"id": name, "prompt": "One"}))
+
+
+def test_nesting_without_end_is_no_json(tmp_path: Path) -> None:
+    """A line too deeply nested to be read is refused like any other that is not JSON."""
+    path = tmp_path / "deep.jsonl"
+    path.write_text('{"prompt": ' + "[" * 100_000)
+    with pytest.raises(UsageError, match="line 1 is not JSON"):
+        load_prompts(path)
