@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Group, RenderableType
@@ -49,35 +49,46 @@ def tpot_grid(profile: Profile) -> Grid:
     """TPOT in ms by batch size and K, with the gain over `no_spec` in percent; `*` marks the best of a row."""
     cells = {e.cell: e for e in profile.cells}
     columns = [(Arm.NO_SPEC, 0), *sorted({(c.arm, c.k) for c in cells if c.arm is not Arm.NO_SPEC})]
-    fits = len(columns) <= COLUMNS_A_LINE
-    between = "" if fits else "\n"
-    grid = Grid(box=SIMPLE_HEAD, padding=(0, int(fits), 0, 0))
+    between = "" if fit_a_line(columns) else "\n"
+    tpot_s = {cell: estimate.tpot_s.value for cell, estimate in cells.items()}
+    return cell_grid(columns, tpot_s, lambda cell: _gain(cells[cell], between))
+
+
+def fit_a_line(columns: Sequence[tuple[Arm, int]]) -> bool:
+    """Whether two numbers a cell fit beside each other in 80 columns of text."""
+    return len(columns) <= COLUMNS_A_LINE
+
+
+def cell_grid(columns: Sequence[tuple[Arm, int]], tpot_s: Mapping[Cell, float], second: Callable[[Cell], str]) -> Grid:
+    """TPOT in ms by batch size and column, then what `second` writes; `*` marks a row's best, `-` a missing cell."""
+    grid = Grid(box=SIMPLE_HEAD, padding=(0, int(fit_a_line(columns)), 0, 0))
     grid.add_column("B", justify="right")
     for arm, k in columns:
-        grid.add_column(heading(arm, k), justify="right")
-    for batch_size in sorted({cell.batch_size for cell in cells}):
-        row = [cells.get(Cell(arm, batch_size, k)) for arm, k in columns]
-        best = min((e.tpot_s.value for e in row if e), default=0.0)
-        grid.add_row(str(batch_size), *(_entry(e, best, between) for e in row))
+        grid.add_column(_heading(arm, k), justify="right")
+    for batch_size in sorted({cell.batch_size for cell in tpot_s}):
+        row = [Cell(arm, batch_size, k) for arm, k in columns]
+        best = min((tpot_s[cell] for cell in row if cell in tpot_s), default=None)
+        grid.add_row(str(batch_size), *(_entry(tpot_s[c], best) + second(c) if c in tpot_s else "-" for c in row))
     return grid
 
 
-def heading(arm: Arm, k: int) -> str:
+def _entry(tpot_s: float, best: float | None) -> str:
+    return f"{'*' if tpot_s == best else ''}{_three_digits(tpot_s * 1e3)}"
+
+
+def _heading(arm: Arm, k: int) -> str:
     """What a column of cells is called."""
     return {Arm.NO_SPEC: "no spec", Arm.DSD: f"K={k}", Arm.STATIC: f"fixed {k}"}[arm]
 
 
-def _entry(estimate: CellEstimate | None, best: float, between: str) -> str:
-    if estimate is None:
-        return "-"
-    tpot = f"{'*' if estimate.tpot_s.value == best else ''}{three_digits(estimate.tpot_s.value * 1e3)}"
+def _gain(estimate: CellEstimate, between: str) -> str:
     gain = estimate.gain
     if estimate.cell.arm is Arm.NO_SPEC or gain is None:
-        return tpot
-    return f"{tpot}\n{gain.value * 100:+.0f}{between}±{(gain.high - gain.low) / 2:.0%}"
+        return ""
+    return f"\n{gain.value * 100:+.0f}{between}±{(gain.high - gain.low) / 2:.0%}"
 
 
-def three_digits(ms: float) -> str:
+def _three_digits(ms: float) -> str:
     """Milliseconds of a fast machine or a slow one, in the same width."""
     return f"{ms:.{1 if ms < 99.95 else 0}f}"
 

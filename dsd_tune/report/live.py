@@ -10,15 +10,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
-from rich.table import Table as Grid
 from rich.text import Text
 
 from dsd_tune.plan import Slot
 from dsd_tune.records.measurement import Arm, Block, Cell, Failure
-from dsd_tune.report.grid import COLUMNS_A_LINE, heading, three_digits
+from dsd_tune.report.grid import cell_grid, fit_a_line
 
 
 @dataclass(slots=True)
@@ -147,29 +145,13 @@ class _LiveTable:
         self.live.update(Group(title, _grid(progress), *rest), refresh=True)
 
 
-def _grid(progress: Progress) -> Grid:
+def _grid(progress: Progress) -> RenderableType:
     """Step time and TPOT in ms of every cell so far, the best K of each batch size marked."""
-    cells = list(progress.step_s)
-    columns = sorted({(c.arm, c.k) for c in cells}, key=lambda column: (column[0] is not Arm.NO_SPEC, column))
-    fits = len(columns) <= COLUMNS_A_LINE
-    between = " " if fits else "\n"
-    grid = Grid(box=SIMPLE_HEAD, padding=(0, int(fits), 0, 0))
-    grid.add_column("B", justify="right")
-    for arm, k in columns:
-        grid.add_column(heading(arm, k), justify="right")
-    for batch_size in sorted({c.batch_size for c in cells}):
-        row = [Cell(arm, batch_size, k) for arm, k in columns]
-        best = min((t for cell in row if (t := progress.tpot_s(cell))), default=None)
-        grid.add_row(str(batch_size), *(_entry(progress, cell, best, between) for cell in row))
-    return grid
+    columns = sorted({(c.arm, c.k) for c in progress.step_s}, key=lambda column: (column[0] is not Arm.NO_SPEC, column))
+    tpot_s = {cell: tpot for cell in progress.step_s if (tpot := progress.tpot_s(cell))}
 
-
-def _entry(progress: Progress, cell: Cell, best: float | None, between: str) -> str:
-    tpot = progress.tpot_s(cell)
-    if tpot is None:
-        return "-"
-    step = statistics.median(progress.step_s[cell])
-    return f"{'*' if tpot == best else ''}{three_digits(tpot * 1e3)}{between}({step * 1e3:.0f})"
+    between = " " if fit_a_line(columns) else "\n"
+    return cell_grid(columns, tpot_s, lambda c: f"{between}({statistics.median(progress.step_s[c]) * 1e3:.0f})")
 
 
 def _lengths(progress: Progress) -> RenderableType:
