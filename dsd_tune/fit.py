@@ -37,7 +37,7 @@ class Fit:
         self.manifest = manifest
         self.failures = [s for s in samples if isinstance(s, Failure)]
         self.blocks = [s for s in samples if isinstance(s, Block)]
-        self._main = [b for b in self.blocks if b.slot < 2 * manifest.request.starts]
+        self._main = [b for b in self.blocks if b.slot < manifest.request.main_slots]
         self._require_both_arms()
         self._rng = np.random.default_rng(manifest.request.seed)
         timings = timing.collect(self._main)
@@ -105,7 +105,7 @@ class Fit:
 
     def _static_ratios(self) -> dict[int, Sampled]:
         """Each fixed K against the `no_spec` engines that alternated with it, never against earlier ones."""
-        later = [b for b in self.blocks if b.slot >= 2 * self.manifest.request.starts]
+        later = [b for b in self.blocks if b.slot >= self.manifest.request.main_slots]
         if not later:
             return {}
         timings = timing.collect(later)
@@ -143,7 +143,7 @@ class Fit:
         warnings = []
         request = self.manifest.request
         planned = request.starts * request.rounds * len(request.batch_sizes) * (1 + len(request.ks))
-        taken = len(self._main) + sum(f.slot < 2 * request.starts for f in self.failures)
+        taken = len(self._main) + sum(f.slot < request.main_slots for f in self.failures)
         if taken < planned:
             warnings.append(f"the sweep was not finished ({taken} of {planned} blocks): resume it to be surer")
         starts = min(len({b.start for b in self._main if b.cell.arm is arm}) for arm in (Arm.NO_SPEC, Arm.DSD))

@@ -52,8 +52,7 @@ def plan_arms(request: SweepRequest, alive_together: int) -> list[Sitting]:
 
 def plan_static(request: SweepRequest, alive_together: int, fixed_k: int) -> list[Sitting]:
     """The best fixed K against a fresh `no_spec`, where its CUDA graphs differ from the table's engine."""
-    first_slot = 2 * request.starts
-    return _seat(request, [(Arm.NO_SPEC, None), (Arm.STATIC, fixed_k)], alive_together, first_slot)
+    return _seat(request, [(Arm.NO_SPEC, None), (Arm.STATIC, fixed_k)], alive_together, request.main_slots)
 
 
 def _seat(

@@ -107,6 +107,6 @@ def _measure(request: SweepRequest, prompts: tuple[Prompt, ...], out: Path, cons
         sweep.measure_arms()
         if environment.table_changes_graphs:
             # Of a resumed run, only what the choice rested on the first time: it must not change half-way.
-            arms = [sample for sample in run.samples() if sample.slot < 2 * request.starts]
+            arms = [sample for sample in run.samples() if sample.slot < request.main_slots]
             decision = decide(Fit(run.manifest, arms).surface, request.max_num_seqs)
             sweep.measure_static(decision.fixed_k)

@@ -43,6 +43,11 @@ class SweepRequest:
             raise ValueError("starts, rounds and steps must be 1 or more, settle and seed 0 or more")
 
     @property
+    def main_slots(self) -> int:
+        """Slots of `no_spec` and the table's engine, numbered from 0; those from here on belong to `static`."""
+        return 2 * self.starts
+
+    @property
     def k_max(self) -> int:
         """The largest K tried: `num_speculative_tokens` of the sweep's own engines."""
         return self.ks[-1]
