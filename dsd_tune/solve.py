@@ -181,8 +181,8 @@ class _Case:
             table = self._table(self.claimed.draws[split], np.zeros_like(self.claimed.point))
             if table:
                 line = self._line(table, split)
-                over_fixed.append(self._apart(self._noisy_fixed(split) - line))
-                over_off.append(self._apart(_drawn(off, split) - line) if off else 0.0)
+                over_fixed.append(self._on_other_noise(self._noisy_fixed(split) - line))
+                over_off.append(self._on_other_noise(_drawn(off, split) - line) if off else 0.0)
         return float(np.mean(over_off)), float(np.mean(over_fixed))
 
     def _noisy_fixed(self, split: int) -> Sampled:
@@ -190,7 +190,7 @@ class _Case:
         lines = [_drawn(line, split) for line in self.fixed.values()]
         return min(lines, key=lambda line: np.nansum(line.draws[0] * self._shares_of(line.point)))
 
-    def _apart(self, saved: Sampled) -> float:
+    def _on_other_noise(self, saved: Sampled) -> float:
         """Weighted mean of a log ratio under the opposite of its one draw of noise: x - d is 2x - (x + d)."""
         return float(np.nansum((2 * saved.point - saved.draws[0]) * self._shares_of(saved.point)))
 
