@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import product
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dsd_tune.model.sampled import Array, Sampled
 from dsd_tune.records.table import Table
@@ -12,32 +14,88 @@ from dsd_tune.records.table import Table
 TIE = 0.02
 """Ks whose TPOT is within 2 % of the best and not significantly worse are tied; the smaller one is taken."""
 
-RANGE_PRICE = 0.005
-"""A further range must save this share of weighted TPOT: each distinct K costs CUDA graphs and start-up."""
+K_PRICE = 0.004
+"""A further K must save this share of weighted TPOT: each costs CUDA graphs, their memory, and start-up."""
+
+SWITCH_PRICE = 0.001
+"""A further range of a K that the table has already: a change of K costs a step or two with the wrong one."""
+
+MISS_PRICE = TIE
+"""A step that would lack the CUDA graph it was measured with loses every tie, and nothing else: its cost is unknown."""
+
+_TRIED_TOGETHER = 8
+"""Of so many Ks every set is tried, which are 255."""
 
 
-def choose_table(regret: Array, ks: Sequence[int], weights: Array) -> Table:
-    """The table with the least weighted regret plus a price a range, out of all tables.
+def choose_table(
+    regret: Array, ks: Sequence[int], weights: Array, missed: Callable[[Table], float] | None = None
+) -> Table:
+    """The table with the least weighted regret plus its prices, out of all tables.
 
     `regret` is the share lost to the best K, shape (batch sizes, Ks), nan for a K that may not be used there.
+    `missed` gives the weight of the batch sizes at which a table's engine would lack graphs.
     """
+    best: tuple[float, Table] | None = None
+    for price, table in _by_price(regret, ks, weights):
+        if best and price >= best[0]:
+            break
+        full_price = price + MISS_PRICE * (missed(table) if missed else 0.0)
+        if best is None or full_price < best[0]:
+            best = full_price, table
+    assert best is not None
+    return best[1]
+
+
+def _by_price(regret: Array, ks: Sequence[int], weights: Array) -> Iterator[tuple[float, Table]]:
+    """For each set of Ks its cheapest table, the cheapest of all first."""
     # A K that may not be used at a batch size may not be even where that one weighs nothing.
     step_cost = np.where(np.isnan(regret), np.inf, weights[:, None] * np.nan_to_num(regret)) + 1e-9 * np.asarray(ks)
-    size, width = step_cost.shape
-    cost = step_cost[0].copy()
-    came_from = np.zeros((size, width), dtype=int)
-    for row in range(1, size):
-        cheapest = int(np.argmin(cost))
-        switch = cost[cheapest] + RANGE_PRICE
-        stay = cost <= switch
-        came_from[row] = np.where(stay, np.arange(width), cheapest)
-        cost = np.where(stay, cost, switch) + step_cost[row]
+    sets = _sets(step_cost)
+    cost, came_from = _walked(step_cost, sets, SWITCH_PRICE)
+    prices = cost.min(axis=0) + K_PRICE * (sets.sum(axis=0) - 1)
+    for at in np.argsort(prices, kind="stable"):
+        if not np.isfinite(prices[at]):
+            return
+        yield float(prices[at]), Table.from_dense([ks[c] for c in _traced(cost[:, at], came_from[:, :, at])])
+
+
+def _sets(step_cost: Array) -> NDArray[np.bool_]:
+    """Sets of Ks to try, shape (Ks, sets): all there are, or where there are many Ks all of the most useful ones."""
+    width = step_cost.shape[1]
+    columns = list(range(width))
+    if width > _TRIED_TOGETHER:
+        cost, came_from = _walked(step_cost, np.ones((width, 1), dtype=bool), K_PRICE + SWITCH_PRICE)
+        used = _traced(cost[:, 0], came_from[:, :, 0])
+        columns = list(dict.fromkeys([*used, *np.argsort(step_cost.sum(axis=0)).tolist()]))[:_TRIED_TOGETHER]
+    sets = np.zeros((width, 2 ** len(columns)), dtype=bool)
+    sets[columns] = np.array(list(product((False, True), repeat=len(columns)))).T
+    # In place of the empty set: where Ks failed here and there it takes any of them to cover every batch size.
+    sets[:, 0] = True
+    return sets
+
+
+def _walked(step_cost: Array, sets: NDArray[np.bool_], switch_price: float) -> tuple[Array, NDArray[np.int16]]:
+    """The least cost of ending with each column, shape (Ks, sets), and the column before, (batch sizes, Ks, sets)."""
+    closed = np.where(sets, 0.0, np.inf)
+    cost = closed + step_cost[0][:, None]
+    own, every = np.arange(len(sets), dtype=np.int16)[:, None], np.arange(sets.shape[1])
+    came_from = np.zeros((len(step_cost), *sets.shape), dtype=np.int16)
+    for row in range(1, len(step_cost)):
+        cheapest = cost.argmin(axis=0)
+        switch = cost[cheapest, every] + switch_price
+        came_from[row] = np.where(cost <= switch, own, cheapest)
+        cost = np.minimum(cost, switch) + step_cost[row][:, None] + closed
+    return cost, came_from
+
+
+def _traced(cost: Array, came_from: NDArray[np.int16]) -> list[int]:
+    """The columns of one set's cheapest table, a column for each batch size."""
     column = int(np.argmin(cost))
     chosen = [column]
-    for row in range(size - 1, 0, -1):
+    for row in range(len(came_from) - 1, 0, -1):
         column = int(came_from[row, column])
         chosen.append(column)
-    return Table.from_dense([ks[c] for c in reversed(chosen)])
+    return chosen[::-1]
 
 
 def regret_beyond_ties(cost: Array, surely_worse: Array) -> Array:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from dsd_tune.engines.cost_law import CostLaw
 from dsd_tune.engines.simulated import SimulatedEngine
 from dsd_tune.errors import UsageError
-from dsd_tune.model.ranges import RANGE_PRICE, TIE, choose_table, regret_beyond_ties, surely_worse
+from dsd_tune.model.ranges import K_PRICE, SWITCH_PRICE, TIE, choose_table, regret_beyond_ties, surely_worse
 from dsd_tune.model.sampled import DRAWS, Array, Sampled
 from dsd_tune.model.surface import Surface
 from dsd_tune.model.weights import log_uniform_weights
@@ -230,13 +230,14 @@ def _table(tpot: Sampled, ks: tuple[int, ...], weights: Array) -> Table:
 
 def _priced(regret: Array, weights: Array, dense: tuple[int, ...]) -> float:
     changes = sum(a != b for a, b in pairwise(dense))
-    return float(weights @ regret[np.arange(len(dense)), list(dense)]) + RANGE_PRICE * changes
+    lost = float(weights @ regret[np.arange(len(dense)), list(dense)])
+    return lost + SWITCH_PRICE * changes + K_PRICE * (len(set(dense)) - 1)
 
 
 @given(st.lists(st.integers(0, 12), min_size=15, max_size=15))
 @settings(max_examples=60)
 def test_no_table_is_cheaper(hundredths: list[int]) -> None:
-    """No table at all, out of every possible one, has less regret for its number of ranges."""
+    """No table at all, out of every possible one, has less regret for its ranges and Ks."""
     excess = np.array(hundredths).reshape(5, 3) / 100
     excess -= excess.min(axis=1, keepdims=True)
     tpot = Sampled(np.log1p(excess), np.broadcast_to(np.log1p(excess), (2, 5, 3)))
