@@ -12,6 +12,7 @@ from dsd_tune.model import acceptance, timing
 from dsd_tune.model.caveats import caveats
 from dsd_tune.model.findings import Findings, Support
 from dsd_tune.model.published import pooled_lengths, surface_from_published
+from dsd_tune.model.roofline import roofline_tokens
 from dsd_tune.model.sampled import Sampled
 from dsd_tune.model.surface import Surface
 from dsd_tune.records.measurement import Arm, Block, Cell, Failure
@@ -69,6 +70,7 @@ class Fit:
             k0_tax=findings.k0_tax(),
             crossovers=findings.crossovers(),
             critical=findings.critical(),
+            roofline_tokens=roofline_tokens(self.manifest.environment),
             held_out=findings.held_out(),
             variance=Variance(*(spread.sd for spread in (self._noise.starts, self._noise.drift, self._noise.blocks))),
             decision=decision,
@@ -200,6 +202,7 @@ class ImportFit:
             k0_tax=findings.k0_tax() if self._has(Arm.DSD, 0) else (),
             crossovers=findings.crossovers(),
             critical=findings.critical(),
+            roofline_tokens=None,
             held_out=findings.held_out(),
             variance=Variance(self.published.start_sd, 0.0, self.published.cell_sd),
             decision=decision,

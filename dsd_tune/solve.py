@@ -7,6 +7,7 @@ beats significantly wins.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +17,7 @@ from dsd_tune.model import reasons
 from dsd_tune.model.aim import Aim
 from dsd_tune.model.boundaries import boundaries, losing_stretches, share_of
 from dsd_tune.model.claims import claim, neighbours, regret_of
+from dsd_tune.model.outlook import Outlook
 from dsd_tune.model.ranges import TIE, choose_table, surely_worse
 from dsd_tune.model.sampled import Array, Sampled
 from dsd_tune.model.surface import Surface, spread
@@ -36,13 +38,13 @@ ENOUGH_COMPARED = 0.5
 _SPLITS = 64
 
 
-def decide(surface: Surface, max_num_seqs: int, aim: Aim | None = None) -> Decision:
-    """Choose between a table, a fixed K and no speculation.
+def decide(surface: Surface, max_num_seqs: int, aim: Aim | None = None, graphs: Outlook | None = None) -> Decision:
+    """Choose between a table, a fixed K and no speculation; `graphs` is None where nothing is known of them.
 
     Raises:
         UsageError: the largest batch size was not measured, or one of those measured has no K; or the aim is beyond.
     """
-    return _Case(surface, max_num_seqs, aim or Aim()).decision()
+    return _Case(surface, max_num_seqs, aim or Aim(), graphs).decision()
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +60,8 @@ class _Gains:
 class _Case:
     """One surface and one aim: every choice's cost at every batch size, shape (max_num_seqs,)."""
 
-    def __init__(self, surface: Surface, max_num_seqs: int, aim: Aim) -> None:
-        self.surface, self.max_num_seqs, self.aim = surface, max_num_seqs, aim
+    def __init__(self, surface: Surface, max_num_seqs: int, aim: Aim, graphs: Outlook | None) -> None:
+        self.surface, self.max_num_seqs, self.aim, self.graphs = surface, max_num_seqs, aim, graphs
         self._require_cells()
         self.claims = claim(surface, max_num_seqs, aim.capture_limit)
         self.log_tpot = _or_else(self.claims.log_tpot, self._spread(surface.table_tpot()))
@@ -71,12 +73,14 @@ class _Case:
 
     def decision(self) -> Decision:
         """Everything weighed."""
-        table = self._table(self.claimed.point, surely_worse(self.claimed))
+        table = self._table(self.claimed.point, surely_worse(self.claimed), self._missed if self.graphs else None)
         fixed_k = self._best_fixed_k()
         table_line, fixed_line = self._line(table) if table else None, self.fixed[fixed_k]
         gains = self._gains(table_line, fixed_line)
         verdict = self._judge(table, gains)
         chosen = {Verdict.TABLE: table_line, Verdict.FIXED: fixed_line}.get(verdict)
+        deployed = self.graphs if verdict is Verdict.TABLE else None
+        sizes = deployed.mending_sizes(table) if deployed and table else ()
         return Decision(
             verdict=verdict,
             max_num_seqs=self.max_num_seqs,
@@ -92,7 +96,11 @@ class _Case:
             objective=self.aim.said,
             weights=self.weights.said,
             reason=self._reason(verdict, table, gains),
-            remarks=tuple(reasons.remarks(self.surface, self.claims, table, self.weights)),
+            remarks=(
+                *reasons.remarks(self.surface, self.claims, table, self.weights),
+                *(reasons.on_graphs(table, deployed.misses(table), sizes) if deployed and table else ()),
+            ),
+            capture_sizes=sizes,
         )
 
     def _require_cells(self) -> None:
@@ -106,12 +114,17 @@ class _Case:
     def _spread(self, log_values: Sampled) -> Sampled:
         return spread(log_values, self.surface.batch_sizes, self.max_num_seqs)
 
-    def _table(self, cost: Array, worse: Array) -> Table | None:
+    def _table(self, cost: Array, worse: Array, missed: Callable[[Table], float] | None = None) -> Table | None:
         """The best table; None from one batch size."""
         if len(self.surface.batch_sizes) == 1:
             return None
         regret = regret_of(cost, worse, self.surface.batch_sizes)
-        return choose_table(regret, self.surface.ks, self.weights.shares)
+        return choose_table(regret, self.surface.ks, self.weights.shares, missed)
+
+    def _missed(self, table: Table) -> float:
+        """Weight of the batch sizes at which a table would run without the graph that was measured."""
+        misses = self.graphs.misses(table) if self.graphs else ()
+        return float(sum(self.weights.shares[b - 1] for b in misses))
 
     def _line(self, table: Table, split: int | None = None) -> Sampled:
         """What a table costs, with all draws or with one of them."""

@@ -96,6 +96,7 @@ def a_profile(**changed: Any) -> Profile:
         weights="uniform",
         reason="the table saves 10 %",
         remarks=("K=2 is the largest tried",),
+        capture_sizes=(),
     )
     profile = Profile(
         environment=an_environment(),
@@ -107,6 +108,7 @@ def a_profile(**changed: Any) -> Profile:
         k0_tax=(Tax(1, one),),
         crossovers=(Crossover(1, True, Interval(12, 10, 14)), Crossover(2, True, None)),
         critical=CriticalSize(None, 0.04, "no bend seen"),
+        roofline_tokens=None,
         held_out=HeldOut(4, 0.01, 0.03, ((16, 2),)),
         variance=Variance(0.02, 0.03, 0.01),
         decision=decision,
@@ -123,6 +125,7 @@ def a_decided_profile(
     table: Table | None = None,
     fixed_k: int = 2,
     flags: tuple[str, ...] = (),
+    capture_sizes: tuple[int, ...] = (),
     config: dict[str, Any] | None = None,
     model: str = "target",
     **environment: Any,
@@ -131,7 +134,14 @@ def a_decided_profile(
     profile = a_profile(environment=an_environment(model=model, **environment))
     table = table or profile.decision.table
     assert table
-    decision = replace(profile.decision, verdict=verdict, table=table, max_num_seqs=table.max_num_seqs, fixed_k=fixed_k)
+    decision = replace(
+        profile.decision,
+        verdict=verdict,
+        table=table,
+        max_num_seqs=table.max_num_seqs,
+        fixed_k=fixed_k,
+        capture_sizes=capture_sizes,
+    )
     request = a_request(
         model=model,
         engine_flags=flags,

@@ -28,12 +28,12 @@ def emit_config(
 
     Exit code 0: a speculative config; 4: speculation does not pay, the text goes without; 5: cannot tell yet, likewise.
     """
-    from dsd_tune.emit.decision import to_fill_in
+    from dsd_tune.emit.decision import on_capture_sizes, to_fill_in
     from dsd_tune.emit.formats import emit
     from dsd_tune.storage import formats
 
     fitted = formats.read(formats.PROFILE, profile)
-    said = (*_obedience(fitted), *to_fill_in(fitted)) if form.is_for_vllm else ()
+    said = (*_obedience(fitted), *on_capture_sizes(fitted), *to_fill_in(fitted)) if form.is_for_vllm else ()
     emission = emit(fitted, form, *said)
     verdict = fitted.decision.verdict
     code = 0 if form is Format.SPECULATION_PROFILE else verdict.exit_code

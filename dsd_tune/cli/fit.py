@@ -37,6 +37,7 @@ def fit(
     from rich.console import Console
 
     from dsd_tune.cli.aim import stated_aim
+    from dsd_tune.cli.graphs import outlook
     from dsd_tune.fit import Fit, ImportFit
     from dsd_tune.report.grid import render
     from dsd_tune.solve import decide
@@ -51,7 +52,8 @@ def fit(
         fitted = Fit(directory.manifest, directory.samples())
     limit = max_cudagraph_capture_size or fitted.capture_limit
     aim = stated_aim(objective, goodput, concurrency, peak, limit)
-    decision = decide(fitted.surface, fitted.max_num_seqs, aim)
+    graphs = outlook(fitted.manifest) if isinstance(fitted, Fit) else None
+    decision = decide(fitted.surface, fitted.max_num_seqs, aim, graphs)
     profile = fitted.profile(decision, time.time(), version("dsd-tune"))
     path = run / "profile.json"
     formats.write(formats.PROFILE, path, profile)

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 
-from dsd_tune.emit.decision import engine_flags, max_num_seqs, model, speculative_config
+from dsd_tune.emit.decision import capture_sizes, engine_flags, max_num_seqs, model, speculative_config
 from dsd_tune.emit.emission import Emission
 from dsd_tune.emit.scalars import flow, key
 from dsd_tune.engines.vllm_facts import long_flag
@@ -29,6 +29,8 @@ def write(profile: Profile) -> Emission:
 def _lines(profile: Profile) -> Iterator[str]:
     yield f"model: {flow(model(profile))}"
     yield f"max-num-seqs: {max_num_seqs(profile)}"
+    if sizes := capture_sizes(profile):
+        yield f"cudagraph-capture-sizes: {flow(list(sizes))}"
     for name, value in _settings(engine_flags(profile)).items():
         yield f"{key(name)}: {flow(value)}"
     config = speculative_config(profile)

@@ -40,6 +40,13 @@ def engine_flags(profile: Profile) -> tuple[str, ...]:
     return profile.request.engine_flags if profile.request else ()
 
 
+def on_capture_sizes(profile: Profile) -> tuple[str, ...]:
+    """Why there are capture sizes in the text, as remarks."""
+    sizes = capture_sizes(profile)
+    why = "so that every step keeps the CUDA graph it was measured with. Each is captured for every K, at start-up"
+    return (f"--cudagraph-capture-sizes has {len(sizes)} sizes, {why}",) if sizes else ()
+
+
 def to_fill_in(profile: Profile) -> tuple[str, ...]:
     """What the text lacks because an import does not know it, as remarks; nothing for a sweep."""
     if profile.request:
@@ -64,6 +71,17 @@ def advised_table(profile: Profile) -> Table | None:
     if decision.verdict is Verdict.FIXED:
         return Table.from_dense([decision.fixed_k] * max_num_seqs(profile))
     return decision.table
+
+
+def capture_sizes(profile: Profile) -> tuple[int, ...]:
+    """vLLM's `cudagraph_capture_sizes` that go with the advised table; none where vLLM's own will do."""
+    return profile.decision.capture_sizes if profile.decision.verdict is Verdict.TABLE else ()
+
+
+def capture_flag(profile: Profile) -> list[str]:
+    """The same as words of `vllm serve`."""
+    sizes = capture_sizes(profile)
+    return ["--cudagraph-capture-sizes", *map(str, sizes)] if sizes else []
 
 
 def speculative_config(profile: Profile) -> dict[str, object] | None:
@@ -100,7 +118,8 @@ def _drafter(profile: Profile) -> dict[str, object]:
 
 def write(profile: Profile) -> Emission:
     """The value of `--speculative-config` on one line; `null` where speculation is not advised."""
-    return Emission(compact(speculative_config(profile)))
+    flag = " ".join(capture_flag(profile))
+    return Emission(compact(speculative_config(profile)), (f"Start vLLM with {flag}",) if flag else ())
 
 
 def compact(config: Mapping[str, object] | None) -> str:

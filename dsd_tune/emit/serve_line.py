@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import shlex
 
-from dsd_tune.emit.decision import compact, engine_flags, max_num_seqs, model, speculative_config
+from dsd_tune.emit.decision import capture_flag, compact, engine_flags, max_num_seqs, model, speculative_config
 from dsd_tune.emit.emission import Emission
 from dsd_tune.records.profile import Profile
 
 
 def arguments(profile: Profile) -> list[str]:
     """What follows `vllm serve`: the flags of the sweep, since they are part of what was measured."""
-    words = [model(profile), "--max-num-seqs", str(max_num_seqs(profile)), *engine_flags(profile)]
+    own = ["--max-num-seqs", str(max_num_seqs(profile)), *capture_flag(profile)]
+    words = [model(profile), *own, *engine_flags(profile)]
     config = speculative_config(profile)
     return words if config is None else [*words, "--speculative-config", compact(config)]
 

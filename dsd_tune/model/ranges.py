@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import product
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dsd_tune.model.sampled import Array, Sampled
 from dsd_tune.records.table import Table
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 TIE = 0.02
 """Ks whose TPOT is within 2 % of the best and not significantly worse are tied; the smaller one is taken."""
@@ -20,8 +23,9 @@ K_PRICE = 0.004
 SWITCH_PRICE = 0.001
 """A further range of a K that the table has already: a change of K costs a step or two with the wrong one."""
 
-MISS_PRICE = TIE
-"""A step that would lack the CUDA graph it was measured with loses every tie, and nothing else: its cost is unknown."""
+MISS_PRICE = 0.05
+"""What a step that lacks the CUDA graph it was measured with counts for, as any engine that nobody measured does. What
+it costs is not known, so it only chooses between tables that are tied otherwise."""
 
 _TRIED_TOGETHER = 8
 """Of so many Ks every set is tried, which are 255."""
@@ -33,17 +37,21 @@ def choose_table(
     """The table with the least weighted regret plus its prices, out of all tables.
 
     `regret` is the share lost to the best K, shape (batch sizes, Ks), nan for a K that may not be used there.
-    `missed` gives the weight of the batch sizes at which a table's engine would lack graphs.
+    `missed` gives the weight of the batch sizes at which a table's engine would lack graphs. Tables that differ by less
+    than a tie are chosen by that, too.
     """
-    best: tuple[float, Table] | None = None
-    for price, table in _by_price(regret, ks, weights):
-        if best and price >= best[0]:
+    tables = _by_price(regret, ks, weights)
+    cheapest, best = next(tables)
+    if missed is None:
+        return best
+    least = cheapest + MISS_PRICE * missed(best)
+    for price, table in tables:
+        if price >= min(least, cheapest + TIE):
             break
-        full_price = price + MISS_PRICE * (missed(table) if missed else 0.0)
-        if best is None or full_price < best[0]:
-            best = full_price, table
-    assert best is not None
-    return best[1]
+        full_price = price + MISS_PRICE * missed(table)
+        if full_price < least:
+            least, best = full_price, table
+    return best
 
 
 def _by_price(regret: Array, ks: Sequence[int], weights: Array) -> Iterator[tuple[float, Table]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -12,6 +12,9 @@ from dsd_tune.model.surface import Surface
 from dsd_tune.model.weights import Weights
 from dsd_tune.records.profile import Interval, Verdict
 from dsd_tune.records.table import Table
+
+_SHOWN = 8
+"""Stretches of batch sizes that a remark names before it only counts."""
 
 
 def why(
@@ -61,6 +64,31 @@ def remarks(surface: Surface, claims: Claims, table: Table | None, weights: Weig
             f"K changes just above {usual}, where most of the traffic is: a prefill beside {usual} decodes counts as "
             "one more request"
         )
+
+
+def on_graphs(table: Table, misses: tuple[int, ...], sizes: tuple[int, ...]) -> Iterator[str]:
+    """What is known of steps that vLLM, left to itself, would run without the CUDA graph they were measured with."""
+    if not misses:
+        return
+    lacking = f"at {len(misses)} of {table.max_num_seqs} batch sizes ({_stretches(misses)})"
+    if sizes:
+        yield (
+            f"{lacking} vLLM's own capture sizes would leave this table without the CUDA graphs that were measured; "
+            f"emit-config gives {len(sizes)} sizes that keep them"
+        )
+    else:
+        yield (
+            f"{lacking} this table runs without the CUDA graphs that were measured, and what that costs was not "
+            "measured: compare it with the fixed K on a real server"
+        )
+
+
+def _stretches(batch_sizes: Sequence[int]) -> str:
+    """Runs of neighbours as first-last, so many that a reader sees where they lie."""
+    firsts = [b for b in batch_sizes if b - 1 not in batch_sizes]
+    lasts = [b for b in batch_sizes if b + 1 not in batch_sizes]
+    runs = [f"{a}-{b}" if a < b else f"{a}" for a, b in zip(firsts, lasts, strict=True)]
+    return ", ".join(runs[:_SHOWN]) + (f" and {len(runs) - _SHOWN} more stretches" if len(runs) > _SHOWN else "")
 
 
 def _untried(surface: Surface) -> Iterator[str]:

@@ -138,7 +138,8 @@ class Decision:
 
     `table` is None where one batch size was measured, gains where no engine without speculation was.
     `table_gain` is lowered by what choosing the best of many cells added to it; `confirmed_over_fixed` is
-    `table_over_fixed` without that. `max_num_seqs` is where the measurements end, and so the advice.
+    `table_over_fixed` without that. `max_num_seqs` is where the measurements end, and so the advice. `capture_sizes`
+    are the `cudagraph_capture_sizes` that the table needs to run the graphs that were measured; mostly it needs none.
     """
 
     verdict: Verdict
@@ -156,6 +157,7 @@ class Decision:
     weights: str
     reason: str
     remarks: tuple[str, ...]
+    capture_sizes: tuple[int, ...]
 
     def __post_init__(self) -> None:
         if self.verdict is Verdict.TABLE and self.table is None:
@@ -192,6 +194,7 @@ class Profile:
     """A fitted run: everything a reader, an emitter or a server needs, and nothing they must recompute.
 
     An import has neither `environment` nor `request`, since nobody knows them; it has the `facts` that its files state.
+    `roofline_tokens` is where the GPU's datasheet puts the critical size for 16-bit weights, None if it is not known.
     """
 
     environment: Environment | None
@@ -203,6 +206,7 @@ class Profile:
     k0_tax: tuple[Tax, ...]
     crossovers: tuple[Crossover, ...]
     critical: CriticalSize | None
+    roofline_tokens: float | None
     held_out: HeldOut | None
     variance: Variance
     decision: Decision

@@ -102,7 +102,7 @@ def findings(profile: Profile) -> Iterator[tuple[str, str]]:
     if profile.k0_tax:
         yield "Tax of K=0", _tax(profile)
     if profile.critical:
-        yield "Critical BS*K", _critical(profile.critical)
+        yield "Critical BS*K", _critical(profile.critical) + _by_datasheet(profile)
     if profile.held_out:
         yield "Cells foretold", _foretold(profile.held_out)
     if profile.crossovers:
@@ -135,6 +135,13 @@ def _tax(profile: Profile) -> str:
 def _critical(critical: CriticalSize) -> str:
     size = critical.tokens
     return critical.remark if size is None else f"{_plain(size, 0)} tokens in flight; {critical.remark}"
+
+
+def _by_datasheet(profile: Profile) -> str:
+    if profile.roofline_tokens is None or profile.environment is None:
+        return ""
+    device = profile.environment.device_name
+    return f"; the datasheet of {device} puts it at {profile.roofline_tokens:.0f} (16-bit weights)"
 
 
 def _crossover(crossover: Crossover) -> str:

@@ -14,7 +14,7 @@ from dsd_tune.records.profile import Profile
 from dsd_tune.records.published import Published
 from dsd_tune.records.run import Manifest
 from dsd_tune.storage import codec, files
-from dsd_tune.storage.upgrades import profile_2
+from dsd_tune.storage.upgrades import profile_2, profile_3
 
 T = TypeVar("T")
 
@@ -30,7 +30,8 @@ SAMPLES_VERSION = 1
 # 1 (0.1.0): first.
 # 2 (0.1.0): imports (no environment, no request, but facts), the error on cells held out, decisions without a table or
 #            without no_spec, what is aimed at, and the measured batch sizes around a boundary.
-PROFILE_VERSION = 2
+# 3 (0.1.0): the capture sizes that a table needs, and where the datasheet puts the critical size.
+PROFILE_VERSION = 3
 
 # published.json
 # 1 (0.1.0): first.
@@ -38,7 +39,7 @@ PUBLISHED_VERSION = 1
 
 Upgrade = Callable[[object], object]
 
-UPGRADES: dict[tuple[str, int], Upgrade] = {("profile", 1): profile_2}
+UPGRADES: dict[tuple[str, int], Upgrade] = {("profile", 1): profile_2, ("profile", 2): profile_3}
 """By kind and version N-1: turns a body (of `samples`: one line after the header) into version N."""
 
 

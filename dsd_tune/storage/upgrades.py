@@ -22,6 +22,13 @@ def profile_2(body: Any) -> Any:  # noqa: ANN401 (JSON, checked when it is decod
     return body | {"facts": [], "held_out": None, "decision": decision | new, "variance": _three(body["variance"])}
 
 
+def profile_3(body: Any) -> Any:  # noqa: ANN401 (JSON, checked when it is decoded)
+    """From version 2: nobody asked what graphs the table would run, nor what the datasheet says."""
+    if not isinstance(body, dict) or not isinstance(body.get("decision"), dict):
+        return body
+    return body | {"decision": body["decision"] | {"capture_sizes": []}, "roofline_tokens": None}
+
+
 def _three(variance: dict[str, float]) -> dict[str, float]:
     """The first profiles did not tell the machine's drift from the scatter of blocks."""
     if "within_start" not in variance:

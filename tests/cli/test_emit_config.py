@@ -55,6 +55,14 @@ def test_the_vllm_that_obeys_is_named(cli: Any, tmp_path: Path, form: Format, ru
     assert (f"Note: {named}" in said.err.splitlines()) is not form.takes_comments
 
 
+@pytest.mark.parametrize("form", FOR_VLLM)
+def test_capture_sizes_are_explained(cli: Any, tmp_path: Path, form: Format) -> None:
+    """Why the text has capture sizes, and what they cost, stands beside it."""
+    said = cli("emit-config", _file(tmp_path, capture_sizes=(1, 2, 4)), "--format", form)
+    remark = "--cudagraph-capture-sizes has 3 sizes, so that every step keeps the CUDA graph it was measured with"
+    assert remark in (said.out if form.takes_comments else said.err)
+
+
 def test_the_cpu_build_needs_no_way_to_its_runner(cli: Any, tmp_path: Path) -> None:
     """On a CPU vLLM chooses model runner V1 by itself."""
     said = cli("emit-config", _file(tmp_path, runner="v1", device="cpu"))

@@ -65,6 +65,33 @@ def test_json_is_the_profile_and_nothing_else(cli: Any, tmp_path: Path, steep: S
     assert said.err == ""
 
 
+def _on_a_gpu(run: Path) -> None:
+    """Have the run say that it was measured on an H200, with every capture size up to 48 tokens."""
+    path = run / "manifest.json"
+    document = json.loads(path.read_text())
+    document["manifest"]["environment"] |= {
+        "device": "cuda",
+        "device_name": "NVIDIA H200",
+        "dtype": "bfloat16",
+        "vllm_version": "0.32.0",
+        "runner": "v2",
+        "graphs_dsd": {"mode": "FULL_AND_PIECEWISE", "capture_sizes": list(range(1, 49))},
+    }
+    path.write_text(json.dumps(document))
+
+
+def test_on_a_gpu_graphs_and_datasheet_are_told(cli: Any, tmp_path: Path, steep: Samples) -> None:
+    """A table that would miss graphs that were measured brings capture sizes; the datasheet stands by the bend."""
+    run = _run(tmp_path / "run", steep)
+    _on_a_gpu(run)
+    said = " ".join(cli("fit", run).out.split())
+    decision = formats.read(formats.PROFILE, run / "profile.json").decision
+    assert f"emit-config gives {len(decision.capture_sizes)} sizes that keep them" in said
+    assert "the datasheet of NVIDIA H200 puts it at 206 (16-bit weights)" in said
+    line = cli("emit-config", run / "profile.json").out
+    assert f"--cudagraph-capture-sizes {' '.join(map(str, decision.capture_sizes))} " in line
+
+
 @pytest.mark.parametrize(
     ("law", "acceptance", "noise", "verdict"),
     [

@@ -61,12 +61,14 @@ def _words(profile: Profile, form: Format, folder: Path) -> list[str]:
 @pytest.mark.parametrize("form", [Format.CLI, Format.YAML, *CONTAINERS])
 def test_vllm_parses_what_was_measured(parser: Any, tmp_path: Path, form: Format, verdict: Verdict) -> None:
     """Every format gives vLLM the flags of the sweep, the closing max_num_seqs and the advised config."""
-    profile = a_decided_profile(verdict, flags=FLAGS, config={"method": "eagle", "model": AWKWARD})
+    config = {"method": "eagle", "model": AWKWARD}
+    profile = a_decided_profile(verdict, flags=FLAGS, capture_sizes=(1, 2, 4, 24), config=config)
     advised = json.loads(emit(profile, Format.JSON).text)
     flags = parser.parse_args([*FLAGS, "--max-num-seqs", "16"])
     told = _told(parser, _words(profile, form, tmp_path))
     assert told["speculative_config"] == advised
     assert told["max_num_seqs"] == 16
+    assert told["cudagraph_capture_sizes"] == ([1, 2, 4, 24] if verdict is Verdict.TABLE else None)
     assert told["tensor_parallel_size"] == 2
     assert told["max_model_len"] == 8000
     for name in ("dtype", "enforce_eager", "enable_prefix_caching", "optimization_level", "quantization", "seed"):

@@ -56,6 +56,29 @@ def test_a_table_is_emitted_as_vllm_wants_it() -> None:
     }
 
 
+SIZES = (1, 2, 4, 8, 12, 16)
+
+
+def test_capture_sizes_come_with_their_table() -> None:
+    """A line, a file and a container give vLLM the sizes that the table needs; beside the JSON they are said."""
+    profile = a_decided_profile(capture_sizes=SIZES)
+    words = _words(profile)
+    at = words.index("--cudagraph-capture-sizes")
+    assert words[at + 1 : at + 7] == [str(size) for size in SIZES]
+    assert words[at + 7].startswith("--")
+    assert _yaml(profile)["cudagraph-capture-sizes"] == list(SIZES)
+    for form in (Format.COMPOSE, Format.K8S):
+        (words,) = [value for value in yaml.safe_load(emit(profile, form).text).values() if len(value) > 2]
+        assert "--cudagraph-capture-sizes" in words
+    assert emit(profile, Format.JSON).remarks == ("Start vLLM with --cudagraph-capture-sizes 1 2 4 8 12 16",)
+
+
+@pytest.mark.parametrize("verdict", [Verdict.FIXED, Verdict.OFF, Verdict.UNCLEAR])
+def test_no_capture_sizes_without_their_table(verdict: Verdict) -> None:
+    """Sizes belong to a table: whatever else is advised goes without."""
+    assert "--cudagraph-capture-sizes" not in _words(a_decided_profile(verdict, capture_sizes=SIZES))
+
+
 dense = st.lists(st.integers(0, 6), min_size=2, max_size=24).filter(lambda ks: len(set(ks)) > 1)
 
 

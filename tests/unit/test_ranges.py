@@ -8,7 +8,7 @@ from builders import a_surface
 from dsd_tune.engines.cost_law import CostLaw
 from dsd_tune.engines.simulated import SimulatedEngine
 from dsd_tune.model.claims import claim, regret_of
-from dsd_tune.model.ranges import K_PRICE, MISS_PRICE, SWITCH_PRICE, choose_table, surely_worse
+from dsd_tune.model.ranges import K_PRICE, MISS_PRICE, SWITCH_PRICE, TIE, choose_table, surely_worse
 from dsd_tune.model.sampled import Array
 from dsd_tune.model.weights import log_uniform_weights
 from dsd_tune.records.table import Table
@@ -82,17 +82,14 @@ def test_a_k_that_comes_back_is_paid_once() -> None:
     assert len(choose_table(_losses(*thrice, loss=lost, ks=3), (0, 3, 5), EVEN).ks) == 2
 
 
-def test_graphs_that_would_be_missed_lose_a_tie() -> None:
-    """Of two Ks the one that keeps its graphs is taken where it loses less than a tie is wide, and not beyond."""
-    ks = (2, 3)
-
-    def missed(table: Table) -> float:
-        return float(2 in table.ks)
-
-    for loss, k in ((MISS_PRICE * 0.9, 3), (MISS_PRICE * 1.1, 2)):
-        regret = _losses(*[0] * 8, loss=loss, ks=2)
-        assert choose_table(regret, ks, EVEN, missed).dense() == (k,) * 8
-        assert choose_table(regret, ks, EVEN).dense() == (2,) * 8
+@pytest.mark.parametrize(
+    ("missed", "loss", "k"), [(1.0, TIE * 0.9, 3), (1.0, TIE * 1.1, 2), (0.2, MISS_PRICE * 0.3, 2)]
+)
+def test_graphs_that_would_be_missed_lose_a_tie(missed: float, loss: float, k: int) -> None:
+    """Of two Ks the one that keeps its graphs is taken if it loses less than they count for, and less than a tie."""
+    regret = _losses(*[0] * 8, loss=loss, ks=2)
+    assert choose_table(regret, (2, 3), EVEN, lambda table: missed * (2 in table.ks)).dense() == (k,) * 8
+    assert choose_table(regret, (2, 3), EVEN).dense() == (2,) * 8
 
 
 def test_many_ks_are_all_open_to_a_table() -> None:

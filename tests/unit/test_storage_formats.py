@@ -58,6 +58,11 @@ def test_profiles_of_version_1_still_load() -> None:
     assert profile.decision == replace(a_profile().decision, confirmed_over_fixed=None, remarks=())
 
 
+def test_profiles_of_version_2_still_load() -> None:
+    """A profile written before anybody asked for a table's graphs needs no capture sizes."""
+    assert formats.read(PROFILE, GOLDEN / "profile-2.json") == a_profile()
+
+
 def test_a_file_says_what_it_is(tmp_path: Path) -> None:
     """A file begins with its kind and version, and holds the record under the kind's word."""
     formats.write(PROFILE, tmp_path / "p", a_profile())

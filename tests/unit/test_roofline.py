@@ -1,0 +1,20 @@
+import pytest
+from builders import an_environment
+
+from dsd_tune.model.roofline import roofline_tokens
+
+
+@pytest.mark.parametrize(
+    ("device", "tokens"), [("NVIDIA H100 80GB HBM3", 295), ("NVIDIA A100-SXM4-80GB", 153), ("NVIDIA B200", 281)]
+)
+def test_a_known_gpu_has_its_ridge(device: str, tokens: int) -> None:
+    """Peak FLOPs times bytes a weight over twice the bandwidth, in tokens."""
+    assert roofline_tokens(an_environment(device_name=device, dtype="bfloat16")) == pytest.approx(tokens, abs=0.6)
+
+
+@pytest.mark.parametrize("changed", [{"device_name": "AMD EPYC"}, {"dtype": "float32"}], ids=str)
+def test_what_is_not_known_has_none(changed: dict[str, str]) -> None:
+    """A device without a datasheet here, and weights of another width, get no number."""
+    known = {"device_name": "NVIDIA H200", "dtype": "float16"}
+    assert roofline_tokens(an_environment(**known))
+    assert roofline_tokens(an_environment(**{**known, **changed})) is None
