@@ -49,7 +49,8 @@ def import_(
     """Import measurements made elsewhere, or print another server's table as vLLM takes it.
 
     Measurements: CSV grids, results of `vllm bench serve`, folders of `vllm bench sweep serve`, Prometheus text
-    (before and after), and logs of offered and running requests. Tables: SGLang adaptive JSON and TensorRT-LLM
+    (before and after), logs of offered and running requests, and acceptance as Model-Optimizer writes it
+    (speculation_profile.json, beside a grid of times). Tables: SGLang adaptive JSON and TensorRT-LLM
     draft_len_schedule.
     """
     from dsd_tune.errors import UsageError

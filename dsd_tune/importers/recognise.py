@@ -16,11 +16,12 @@ from dsd_tune.importers.found import Found
 from dsd_tune.importers.prometheus import is_prometheus, read_scrapes
 from dsd_tune.importers.schedule import ForeignTable
 from dsd_tune.importers.sglang import read_sglang
+from dsd_tune.importers.speculation_profile import is_speculation_profile, read_speculation_profile
 from dsd_tune.importers.tensorrt_llm import read_tensorrt_llm
 
 _KNOWN = (
     "Known are CSV grids, results of `vllm bench serve` (JSON), folders of `vllm bench sweep serve`, Prometheus text, "
-    "SGLang adaptive JSON and TensorRT-LLM draft_len_schedule."
+    "Model-Optimizer's speculation_profile.json, SGLang adaptive JSON and TensorRT-LLM draft_len_schedule."
 )
 
 
@@ -57,7 +58,10 @@ def _read(path: Path, text: str, declared: Declared) -> Found:
         return read_sweep(path.parent, declared)
     if path.suffix.lower() in (".csv", ".tsv", ".txt"):
         return read_csv(path, text, declared)
-    if runs := bench_results(_document(path, text)):
+    document = _document(path, text)
+    if is_speculation_profile(document):
+        return read_speculation_profile(document, path.name)
+    if runs := bench_results(document):
         names = [path.name if len(runs) == 1 else f"{path.name}, run {number}" for number in range(len(runs))]
         return read_results(zip(names, runs, strict=True), declared)
     raise UsageError(f"{path} is in no format that is known here.", _KNOWN)

@@ -10,17 +10,13 @@ from hypothesis import strategies as st
 
 from dsd_tune.engines.cost_law import CostLaw
 from dsd_tune.engines.simulated import SimulatedEngine
-from dsd_tune.engines.vllm_facts import sweep_table
 from dsd_tune.errors import UsageError
-from dsd_tune.model.cudagraph import GraphSettings, Runner
-from dsd_tune.model.outlook import Outlook
 from dsd_tune.model.ranges import K_PRICE, SWITCH_PRICE, TIE, choose_table, regret_beyond_ties, surely_worse
 from dsd_tune.model.sampled import DRAWS, Array, Sampled
 from dsd_tune.model.surface import Surface
 from dsd_tune.model.weights import log_uniform_weights
 from dsd_tune.records.measurement import Arm, Cell
 from dsd_tune.records.profile import Decision, Verdict
-from dsd_tune.records.release import Release
 from dsd_tune.records.table import Table
 from dsd_tune.solve import WORTH_DEPLOYING, decide
 
@@ -100,40 +96,6 @@ def test_a_cliff_gets_its_boundary() -> None:
     table = _decide(_engine(CLIFF)).table
     assert table.k_at(2) == 4
     assert 4 * (table.k_at(4) + 1) <= 16
-
-
-def _graphs() -> Outlook:
-    """vLLM 0.32 on model runner V2, measured by a sweep of the Ks from 0 to 4."""
-    engine = GraphSettings(release=Release(0, 32), runner=Runner.V2, max_num_seqs=LARGEST, k_max=4)
-    swept = tuple(k for first, last, k in sweep_table(range(5), LARGEST) for _ in range(first, last + 1))
-    return Outlook(engine, replace(engine, table=swept, stated_ks=(0, 1, 2, 3, 4)), SIZES)
-
-
-def test_graphs_break_ties() -> None:
-    """Of tables that are tied the one that keeps its CUDA graphs is taken, and loses less than a tie is wide."""
-    engine, graphs = _engine(PADDED), _graphs()
-    alone = _decide(engine, start_sd=0, within_sd=0)
-    kept = decide(a_surface(engine), LARGEST, None, graphs)
-    assert (alone.table.ks, kept.table.ks) == ({4, 3, 1, 0}, {3, 1, 0})
-    assert graphs.misses(alone.table)
-    assert not graphs.misses(kept.table)
-    assert _regret(engine, kept.table) - _regret(engine, alone.table) <= TIE
-
-
-def test_graphs_that_are_missed_are_said() -> None:
-    """A table that would miss graphs that were measured says at which batch sizes, and brings the sizes needed."""
-    truth = np.full((len(SIZES), 3), math.log(0.02))
-    truth[:3, 2] = truth[3:, 1] = math.log(0.01)
-    exact = Sampled(truth, np.broadcast_to(truth, (DRAWS, *truth.shape)))
-    surface = replace(_surface(truth[:, 0], truth, 0.0, np.random.default_rng(0)), dsd=exact, ks=(0, 1, 4))
-    decision = decide(surface, LARGEST, None, _graphs())
-    misses = _graphs().misses(decision.table)
-    assert (decision.verdict, decision.table.ks) == (Verdict.TABLE, {4, 1})
-    assert misses
-    assert decision.capture_sizes == _graphs().mending_sizes(decision.table)
-    (said,) = [remark for remark in decision.remarks if "CUDA graphs" in remark]
-    assert f"at {len(misses)} of {LARGEST} batch sizes ({misses[0]}" in said
-    assert f"emit-config gives {len(decision.capture_sizes)} sizes" in said
 
 
 def test_steep_costs_deserve_a_table() -> None:
