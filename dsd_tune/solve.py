@@ -42,7 +42,8 @@ def decide(surface: Surface, max_num_seqs: int, aim: Aim | None = None, graphs: 
     """Choose between a table, a fixed K and no speculation; `graphs` is None where nothing is known of them.
 
     Raises:
-        UsageError: the largest batch size was not measured, or one of those measured has no K; or the aim is beyond.
+        UsageError: the largest batch size was not measured, or one of those measured has no K; or the aim is beyond
+            what was measured.
     """
     return _Case(surface, max_num_seqs, aim or Aim(), graphs).decision()
 
@@ -63,6 +64,7 @@ class _Case:
     def __init__(self, surface: Surface, max_num_seqs: int, aim: Aim, graphs: Outlook | None) -> None:
         self.surface, self.max_num_seqs, self.aim, self.graphs = surface, max_num_seqs, aim, graphs
         self._require_cells()
+        aim.require_within_reach(surface.no_spec, surface.table_tpot(), *map(surface.fixed_tpot, surface.static))
         self.claims = claim(surface, max_num_seqs, aim.capture_limit)
         self.log_tpot = _or_else(self.claims.log_tpot, self._spread(surface.table_tpot()))
         self.off = aim.cost(self._spread(surface.no_spec))

@@ -88,7 +88,7 @@ def from_yaml(text: str) -> Settings:
     try:
         loaded = yaml.safe_load(text)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise UsageError(f"The config file is not YAML ({error}).", "Correct it.") from error
+        raise UsageError(f"The config file is not YAML ({' '.join(str(error).split())}).", "Correct it.") from error
     if not isinstance(loaded, dict):
         raise UsageError("The config file is no mapping of flags to values.", "Write one `flag: value` a line.")
     return {_with_field(str(name)): value for name, value in loaded.items() if value is not False}

@@ -42,9 +42,9 @@ class Deployment:
     kv_transfer: bool = False
 
     def __post_init__(self) -> None:
-        sizes = (self.data_parallel_size, self.pipeline_parallel_size, self.tensor_parallel_size, self.max_num_seqs)
-        if min(sizes) < 1:
-            raise ValueError(f"max_num_seqs and parallel sizes must be 1 or more, got {sizes}")
+        for name in ("max_num_seqs", "data_parallel_size", "pipeline_parallel_size", "tensor_parallel_size"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be 1 or more, got {getattr(self, name)}")
         if self.max_num_seqs > _LARGEST_BATCH:
             raise ValueError(f"max_num_seqs must be {_LARGEST_BATCH} or less, got {self.max_num_seqs}")
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from dsd_tune.errors import UsageError
 from dsd_tune.model.aim import Aim
 from dsd_tune.records.objective import Objective
+from dsd_tune.storage import files
 
 
 def stated_aim(
@@ -43,11 +44,8 @@ def _slo_s(goodput: str) -> float:
 
 def _histogram(path: Path) -> tuple[tuple[int, float], ...]:
     try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            rows = [row for row in csv.reader(file) if row and not row[0].lstrip().startswith("#")]
+        rows = [row for row in csv.reader(files.read_text(path).splitlines()) if row and row[0].lstrip()[:1] != "#"]
         pairs = _pairs(rows)
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}.", "Name a CSV file.") from error
     except (ValueError, csv.Error) as error:
         raise UsageError(
             f"{path} is no histogram: {error}.", "Give a header and lines of batch_size,weight."

@@ -64,16 +64,12 @@ def _deployment(given: Settings, config: Path | None, words: list[str], version:
     from dsd_tune.check.command_line import deployment, from_words, from_yaml
     from dsd_tune.errors import UsageError
     from dsd_tune.records.release import Release
+    from dsd_tune.storage import files
 
     settings = from_words(words)
     named = config or settings.get("config")
     if named is not None:
-        try:
-            settings = {**from_yaml(Path(str(named)).read_text(encoding="utf-8")), **settings}
-        except OSError as error:
-            raise UsageError(f"{named} cannot be read ({error.strerror}).", "Name a YAML file.") from error
-        except UnicodeDecodeError as error:
-            raise UsageError(f"{named} is no text ({error}).", "Name a YAML file.") from error
+        settings = {**from_yaml(files.read_text(Path(str(named)))), **settings}
     version = version or _installed() or str(NEWEST_READ)
     try:
         release = Release.parse(version)

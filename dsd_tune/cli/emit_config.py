@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 def emit_config(
     profile: Annotated[Path, typer.Argument(help="A profile that `dsd-tune fit` wrote.", metavar="PROFILE")],
     form: Annotated[Format, typer.Option("--format", help="What to print.")] = Format.CLI,
+    data_parallel_size: Annotated[
+        int, typer.Option(min=1, help="Ranks you serve with; vLLM drops a table above 1, so a fixed K is printed then.")
+    ] = 1,
 ) -> None:
     """Print what to paste into vLLM, and into other tools.
 
@@ -26,24 +29,30 @@ def emit_config(
 
     Of an import, what its files do not tell is named, to be filled in.
 
-    Exit code 0: a speculative config; 4: speculation does not pay, the text goes without; 5: cannot tell yet, likewise.
+    Exit code 0: a speculative config; 3: a fixed K, since vLLM drops the table under data parallelism; 4: speculation
+    does not pay, the text goes without; 5: cannot tell yet, likewise.
     """
+    from dsd_tune.emit.data_parallel import for_ranks, on_ranks
     from dsd_tune.emit.decision import on_capture_sizes, to_fill_in
     from dsd_tune.emit.formats import emit
+    from dsd_tune.errors import EnvironmentUnfit
     from dsd_tune.storage import formats
 
-    fitted = formats.read(formats.PROFILE, profile)
-    said = (*_obedience(fitted), *on_capture_sizes(fitted), *to_fill_in(fitted)) if form.is_for_vllm else ()
+    measured = formats.read(formats.PROFILE, profile)
+    fitted, said, dropped = measured, tuple[str, ...](), tuple[str, ...]()
+    if form.is_for_vllm:
+        fitted = for_ranks(measured, data_parallel_size)
+        dropped = on_ranks(measured, fitted, data_parallel_size)
+        said = (*dropped, *_obedience(fitted), *on_capture_sizes(fitted), *to_fill_in(fitted))
     emission = emit(fitted, form, *said)
-    verdict = fitted.decision.verdict
-    code = 0 if form is Format.SPECULATION_PROFILE else verdict.exit_code
+    code = 0 if form is Format.SPECULATION_PROFILE else fitted.decision.verdict.exit_code
     if code:
         left_out = "Leave --speculative-config out" if form.is_for_vllm else "Leave speculation off"
-        typer.echo(f"Verdict: {verdict}; {fitted.decision.reason}. {left_out}.", err=True)
+        typer.echo(f"Verdict: {fitted.decision.verdict}; {fitted.decision.reason}. {left_out}.", err=True)
     for remark in emission.remarks:
         typer.echo(f"Note: {remark}.", err=True)
     typer.echo(emission.text)
-    raise typer.Exit(code)
+    raise typer.Exit(code or (EnvironmentUnfit.exit_code if dropped else 0))
 
 
 def _obedience(profile: Profile) -> tuple[str, ...]:

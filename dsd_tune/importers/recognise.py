@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from dsd_tune.errors import UsageError
@@ -18,6 +18,7 @@ from dsd_tune.importers.schedule import ForeignTable
 from dsd_tune.importers.sglang import read_sglang
 from dsd_tune.importers.speculation_profile import is_speculation_profile, read_speculation_profile
 from dsd_tune.importers.tensorrt_llm import read_tensorrt_llm
+from dsd_tune.storage import files
 
 _KNOWN = (
     "Known are CSV grids, results of `vllm bench serve` (JSON), folders of `vllm bench sweep serve`, Prometheus text, "
@@ -32,12 +33,18 @@ def read_measurements(paths: Sequence[Path], declared: Declared) -> list[Found]:
         UsageError: a format that is not known, or contents that cannot be used.
         ProfileMismatch: a file compares unlike environments.
     """
-    folders = [path for path in paths if _is_folder(path)]
-    texts = {path: _text(path) for path in paths if path not in folders}
+    folders = [path for path in dict.fromkeys(paths) if _is_folder(path)]
+    texts = {path: files.read_text(path) for path in paths if path not in folders}
     scrapes = [(path, text) for path, text in texts.items() if is_prometheus(text)]
-    found = [read_sweep(path, declared) for path in folders]
+    found = [*_repeats(paths), *(read_sweep(path, declared) for path in folders)]
     found += [_read(path, text, declared) for path, text in texts.items() if (path, text) not in scrapes]
     return found + _read_scrapes(scrapes, declared)
+
+
+def _repeats(paths: Sequence[Path]) -> Iterator[Found]:
+    """A remark on each that was named more than once: the same numbers twice are no repetition of a measurement."""
+    for path in dict.fromkeys(path for path in paths if paths.count(path) > 1):
+        yield Found(remarks=(f"{path} was named more than once and is read once",))
 
 
 def read_table(path: Path, max_num_seqs: int | None) -> ForeignTable | None:
@@ -46,7 +53,7 @@ def read_table(path: Path, max_num_seqs: int | None) -> ForeignTable | None:
     Raises:
         UsageError: it is one, and cannot be turned into a table.
     """
-    document = None if _is_folder(path) else _document(path, _text(path))
+    document = None if _is_folder(path) else _document(path, files.read_text(path))
     if not isinstance(document, dict):
         return None
     where = path.name
@@ -100,7 +107,7 @@ def _yaml(path: Path, text: str) -> object:
     try:
         return yaml.safe_load(text)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise UsageError(f"{path} is not YAML: {error}.", "Correct the file.") from error
+        raise UsageError(f"{path} is not YAML: {' '.join(str(error).split())}.", "Correct the file.") from error
 
 
 def _is_folder(path: Path) -> bool:
@@ -108,10 +115,3 @@ def _is_folder(path: Path) -> bool:
         return path.is_dir()
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}.", "Check the path.") from error
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path} cannot be read as text: {error}.", "Check the path.") from error

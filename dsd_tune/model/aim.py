@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dsd_tune.errors import UsageError
 from dsd_tune.model.sampled import Array, Sampled
 from dsd_tune.model.weights import Weights, every_doubling, from_histogram, up_to_peak
 from dsd_tune.records.objective import Objective
@@ -52,6 +53,19 @@ class Aim:
             return log_tpot
         limit, extra = np.log(self.slo_s), np.log(MISS)
         return log_tpot.map(lambda values: np.where(values > limit, values + extra, values))
+
+    def require_within_reach(self, *log_tpots: Sampled) -> None:
+        """That some TPOT keeps the objective of latency: where every token is late, that ranks nothing.
+
+        Raises:
+            UsageError: none does.
+        """
+        fastest_s = float(np.exp(np.fmin.reduce(np.concatenate([line.point.ravel() for line in log_tpots]))))
+        if self.slo_s is not None and fastest_s > self.slo_s:
+            raise UsageError(
+                f"nothing measured keeps a TPOT of {self.slo_s * 1e3:g} ms: the fastest has {fastest_s * 1e3:.3g} ms.",
+                "Give a longer one.",
+            )
 
     def weights(self, max_num_seqs: int, log_tpot: Array) -> Weights:
         """Weights of batch sizes; `log_tpot` has shape (max_num_seqs,) and tells how many tokens each yields.

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from rich.box import SIMPLE_HEAD
-from rich.console import Group, RenderableType
+from rich.console import Console, Group, RenderableType
+from rich.measure import Measurement
 from rich.table import Table as Grid
 from rich.text import Text
 
@@ -35,11 +36,17 @@ def render(profile: Profile) -> RenderableType:
     return Group(Text(TITLE), tpot_grid(profile), Text(), facts(findings(profile)), Text(), verdict(profile))
 
 
+def least_width(profile: Profile, console: Console) -> int:
+    """Columns of text under which numbers of the grid would be cut off."""
+    # A terminal bounds what is measured for it.
+    return Measurement.get(console, console.options.update(max_width=1000), tpot_grid(profile)).maximum
+
+
 def facts(rows: Iterable[tuple[str, str]]) -> Grid:
     """Labels and texts in two columns, so that long texts wrap beside their label."""
     grid = Grid.grid(padding=(0, 1))
     grid.add_column(no_wrap=True)
-    grid.add_column()
+    grid.add_column(overflow="fold")
     for label, text in rows:
         grid.add_row(label, Text(text))
     return grid

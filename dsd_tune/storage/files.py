@@ -23,6 +23,18 @@ def read_json(path: Path) -> object:
     return _parse(_read(path), str(path))
 
 
+def read_text(path: Path) -> str:
+    """The text of a file in UTF-8, with or without a byte order mark.
+
+    Raises:
+        UsageError: it cannot be read, or is no text.
+    """
+    try:
+        return _read(path).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path} is no text: {error.reason} at byte {error.start}.", "Check the path.") from error
+
+
 def read_json_lines(path: Path) -> list[object]:
     """The JSON value of each line. A last line without its newline was never finished and is left out.
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from dsd_tune.errors import UsageError
 from dsd_tune.records.prompt import Prompt
+from dsd_tune.storage import files
 
 HELD_OUT = "held_out"
 """Where lines name a `split`, only these are measured: a drafter must not be judged on what it was trained on."""
@@ -18,11 +19,8 @@ def load_prompts(path: Path) -> tuple[Prompt, ...]:
     Raises:
         UsageError: no such file, no JSON, no prompt in it, or a line without text; names the line.
     """
-    try:
-        # Not splitlines: a prompt may hold other line separators, which JSON need not escape.
-        lines = path.read_text(encoding="utf-8").split("\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path} cannot be read as text: {error}.", "Give a JSONL file of prompts.") from error
+    # Not splitlines: a prompt may hold other line separators, which JSON need not escape.
+    lines = files.read_text(path).split("\n")
     rows = [_row(path, number, line) for number, line in enumerate(lines, 1) if line.strip()]
     if any("split" in row for row in rows):
         rows = [row for row in rows if row.get("split") == HELD_OUT]

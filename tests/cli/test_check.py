@@ -195,7 +195,7 @@ def test_reads_config_files(cli: Any, tmp_path: Path) -> None:
         (["--speculative-config", r"{\"method\":\"mtp\"}"], "Backslashes"),
         (["--speculative-config", '{{"method":"mtp"}}'], "template"),
         (["--speculative-config", "[]"], "no JSON object"),
-        (["--speculative-config", HEALTHY, "--max-num-seqs", "0"], "cannot be served"),
+        (["--speculative-config", HEALTHY, "--max-num-seqs", "0"], "max_num_seqs must be 1 or more, got 0"),
         (["--speculative-config", HEALTHY, "--vllm-version", "new"], "no version of vLLM"),
         (["--speculative-config", HEALTHY, "--model-runner", "v3"], "v3"),
         (["--config", "none.yaml"], "none.yaml cannot be read"),
@@ -205,6 +205,15 @@ def test_reads_config_files(cli: Any, tmp_path: Path) -> None:
 def test_unusable_input_is_a_usage_error(cli: Any, words: list[str], hint: str) -> None:
     """What cannot be read ends with exit code 2 and one sentence that guesses what happened."""
     assert hint in cli("check", *words).refused(2)
+
+
+@pytest.mark.parametrize(
+    ("content", "hint"), [(b"a: [1\nb: 2\n", "is not YAML (while parsing a flow sequence"), (b"\xff\xfe", "is no text")]
+)
+def test_a_config_file_that_cannot_be_used_is_refused(cli: Any, tmp_path: Path, content: bytes, hint: str) -> None:
+    """What a reader of YAML says over several lines is one line here, and what is no text is named."""
+    (tmp_path / "config.yaml").write_bytes(content)
+    assert hint in cli("check", "--config", tmp_path / "config.yaml").refused(2)
 
 
 def test_loads_nothing_heavy() -> None:

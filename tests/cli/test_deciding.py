@@ -375,6 +375,7 @@ def test_every_format_has_the_placeholder(cli: Any, decide: Any) -> None:
     [
         (("--goodput", "ttft:30"), "is no limit of TPOT"),
         (("--goodput", "tpot:fast"), "is no limit of TPOT"),
+        (("--goodput", "tpot:1e-9"), "nothing measured keeps a TPOT of 1e-09 ms: the fastest has 10 ms"),
         (("--concurrency", "nowhere.csv"), "cannot be read"),
         (("--peak", "4096"), "was not measured"),
     ],

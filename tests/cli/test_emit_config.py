@@ -9,7 +9,7 @@ import yaml
 from builders import a_decided_profile
 
 from dsd_tune.emit.formats import Format, emit
-from dsd_tune.records.profile import Profile, Verdict
+from dsd_tune.records.profile import Interval, Profile, Verdict
 from dsd_tune.records.table import Table
 from dsd_tune.storage import formats
 
@@ -61,6 +61,40 @@ def test_capture_sizes_are_explained(cli: Any, tmp_path: Path, form: Format) -> 
     said = cli("emit-config", _file(tmp_path, capture_sizes=(1, 2, 4)), "--format", form)
     remark = "--cudagraph-capture-sizes has 3 sizes, so that every step keeps the CUDA graph it was measured with"
     assert remark in (said.out if form.takes_comments else said.err)
+
+
+def _in_ranks(folder: Path, **changed: Any) -> Path:
+    """A profile that advises a table, whose best fixed K saves 10 % for sure."""
+    profile = a_decided_profile(method="eagle", capture_sizes=(1, 2, 4))
+    decision = replace(profile.decision, **{"fixed_gain": Interval(0.1, 0.05, 0.15), **changed})
+    return _written(folder, replace(profile, decision=decision))
+
+
+def test_data_parallel_ranks_get_a_fixed_k(cli: Any, tmp_path: Path) -> None:
+    """vLLM drops a table under data parallelism: the best fixed K takes its place, and the exit code tells a script."""
+    said = cli("emit-config", _in_ranks(tmp_path), "--data-parallel-size", 8)
+    words = shlex.split(said.out)
+    assert said.code == 3
+    assert words[words.index("--data-parallel-size") + 1] == "8"
+    assert json.loads(words[-1]) == {"method": "eagle", "model": "drafter", "num_speculative_tokens": 2}
+    assert "--cudagraph-capture-sizes" not in words
+    assert "all requests divided by 8" in said.err
+
+
+def test_data_parallel_ranks_get_no_k_that_may_lose(cli: Any, tmp_path: Path) -> None:
+    """Where no fixed K saves anything for sure, nothing takes the table's place."""
+    said = cli("emit-config", _in_ranks(tmp_path, fixed_gain=Interval(0.02, -0.01, 0.05)), "--data-parallel-size", 2)
+    assert said.code == 5
+    assert "--speculative-config" not in said.out
+    assert "no fixed K saves TPOT for sure. Leave --speculative-config out" in said.err
+
+
+def test_data_parallel_ranks_change_nothing_else(cli: Any, tmp_path: Path) -> None:
+    """A fixed K is as good on each rank as on one engine, and other servers keep their table."""
+    fixed = cli("emit-config", _file(tmp_path, Verdict.FIXED), "--data-parallel-size", 8)
+    assert fixed.code == 0
+    assert '"num_speculative_tokens":2' in fixed.out
+    assert "draft_len_schedule" in cli("emit-config", _in_ranks(tmp_path), "--format", "trtllm").out
 
 
 def test_the_cpu_build_needs_no_way_to_its_runner(cli: Any, tmp_path: Path) -> None:

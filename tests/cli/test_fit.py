@@ -65,6 +65,27 @@ def test_json_is_the_profile_and_nothing_else(cli: Any, tmp_path: Path, steep: S
     assert said.err == ""
 
 
+def test_a_narrow_terminal_cuts_no_number(
+    cli: Any, tmp_path: Path, steep: Samples, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the grid does not fit, its lines run on: no number is shortened."""
+    run = _run(tmp_path / "run", steep)
+    wide = cli("fit", run).out.split()
+    monkeypatch.setenv("COLUMNS", "30")
+    narrow = cli("fit", run).out
+    assert "…" not in narrow
+    assert [word for word in narrow.split() if "±" in word] == [word for word in wide if "±" in word]
+
+
+def test_no_color_wins(cli: Any, tmp_path: Path, steep: Samples, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With NO_COLOR there is no escape sequence, though FORCE_COLOR asks for some."""
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    run = _run(tmp_path / "run", steep)
+    assert "\x1b" in cli("fit", run).out
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "\x1b" not in cli("fit", run).out
+
+
 def _on_a_gpu(run: Path) -> None:
     """Have the run say that it was measured on an H200, with every capture size up to 48 tokens."""
     path = run / "manifest.json"

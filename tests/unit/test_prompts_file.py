@@ -79,6 +79,6 @@ def test_a_file_that_is_no_text_is_refused(tmp_path: Path, data: bytes) -> None:
     """Bytes that are no UTF-8 are refused, and a folder is."""
     path = tmp_path / "prompts.jsonl"
     path.write_bytes(data)
-    for refused in (path, tmp_path):
-        with pytest.raises(UsageError, match="cannot be read as text"):
+    for refused, why in ((path, "is no text"), (tmp_path, "cannot be read: Is a directory")):
+        with pytest.raises(UsageError, match=why):
             load_prompts(refused)

@@ -51,7 +51,7 @@ def test_what_is_no_text_is_refused(tmp_path: Path) -> None:
     """A missing file, bytes that are no text and lines that are not JSON are refused with the path."""
     (tmp_path / "bytes").write_bytes(b"\xff\xfe")
     (tmp_path / "words").write_text("Hello")
-    for name, why in [("absent", "cannot be read"), ("bytes", "cannot be read"), ("words", "line 1 is not JSON")]:
+    for name, why in [("absent", "cannot be read"), ("bytes", "is no text"), ("words", "line 1 is not JSON")]:
         with pytest.raises(UsageError, match=f"{name},? {why}"):
             load_prompts(tmp_path / name)
 
