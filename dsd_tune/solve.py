@@ -81,8 +81,7 @@ class _Case:
         gains = self._gains(table_line, fixed_line)
         verdict = self._judge(table, gains)
         chosen = {Verdict.TABLE: table_line, Verdict.FIXED: fixed_line}.get(verdict)
-        deployed = self.graphs if verdict is Verdict.TABLE else None
-        sizes = deployed.mending_sizes(table) if deployed and table else ()
+        sizes, lacking = self._on_graphs(table) if table and verdict is Verdict.TABLE else ((), ())
         return Decision(
             verdict=verdict,
             max_num_seqs=self.max_num_seqs,
@@ -98,10 +97,7 @@ class _Case:
             objective=self.aim.said,
             weights=self.weights.said,
             reason=self._reason(verdict, table, gains),
-            remarks=(
-                *reasons.remarks(self.surface, self.claims, table, self.weights),
-                *(reasons.on_graphs(table, deployed.misses(table), sizes) if deployed and table else ()),
-            ),
+            remarks=(*reasons.remarks(self.surface, self.claims, table, self.weights), *lacking),
             capture_sizes=sizes,
         )
 
@@ -122,6 +118,13 @@ class _Case:
             return None
         regret = regret_of(cost, worse, self.surface.batch_sizes)
         return choose_table(regret, self.surface.ks, self.weights.shares, missed)
+
+    def _on_graphs(self, table: Table) -> tuple[tuple[int, ...], tuple[str, ...]]:
+        """The capture sizes that go with a table, and remarks on graphs that it would lack."""
+        if self.graphs is None:
+            return (), ()
+        sizes = self.graphs.mending_sizes(table)
+        return sizes, tuple(reasons.on_graphs(table, self.graphs.misses(table), sizes))
 
     def _missed(self, table: Table) -> float:
         """Weight of the batch sizes at which a table would run without the graph that was measured."""
