@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from dsd_tune.check import rules
 from dsd_tune.check.deployment import Deployment
+from dsd_tune.check.reading import Rejected, read
 from dsd_tune.engines.vllm_facts import METHODS_WITHOUT_TABLE, PARALLEL_DRAFTING, PARALLEL_NATIVE
 from dsd_tune.model.cudagraph import Runner
 from dsd_tune.records.finding import Finding
@@ -153,8 +154,8 @@ def _on_method(deployment: Deployment, ks: frozenset[int]) -> Iterator[Finding]:
 def _on_parallelism(deployment: Deployment) -> Iterator[Finding]:
     release, ranks = deployment.release, deployment.data_parallel_size
     mend = (
-        "Use a fixed K that fits the batch size of one rank (all requests divided by "
-        f"{ranks}), or {ranks} independent servers behind a router, each with the table."
+        f"Use a fixed K that fits the batch size of one rank (all requests divided by {ranks}{_by_total(deployment)}), "
+        f"or {ranks} independent servers behind a router, each with the table."
     )
     if ranks > 1 and rules.DP_DROPS.holds_for(release):
         yield Finding(
@@ -177,6 +178,15 @@ def _on_parallelism(deployment: Deployment) -> Iterator[Finding]:
             f"of the running requests, and K follows {stages} steps late.",
             "Use a table that was measured under the same pipeline parallelism.",
         )
+
+
+def _by_total(deployment: Deployment) -> str:
+    """The table's K for all requests of all ranks together; nothing of a table that cannot be read."""
+    lookup = read(deployment.raw_table, deployment.k_max or 1, deployment.max_num_seqs)
+    if isinstance(lookup, Rejected):
+        return ""
+    ranks = deployment.data_parallel_size
+    return "".join(f"; K {r.k} up to {r.last * ranks}" for r in lookup.canonical().ranges)
 
 
 def _on_hybrid(deployment: Deployment, ks: frozenset[int]) -> Iterator[Finding]:

@@ -111,7 +111,8 @@ def test_data_parallelism_drops_the_table(cli: Any) -> None:
     """Under data parallelism the lookup is the fixed K that vLLM falls back to, and the mend is one K for one rank."""
     exit_code, found = answer(cli, *flags("dp8"), *NEW)
     assert (exit_code, of(found, "error")) == (1, ["data-parallel-drops-table"])
-    assert "all requests divided by 8" in said_about(found, "data-parallel-drops-table")
+    hint = "all requests divided by 8; K 3 up to 512; K 1 up to 2048"
+    assert hint in said_about(found, "data-parallel-drops-table")
     assert ks(found) == [(1, 256, 3)]
     assert found["lookup"][0]["origin"] == "dropped"
 
