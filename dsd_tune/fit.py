@@ -15,7 +15,7 @@ from dsd_tune.model.published import pooled_lengths, surface_from_published
 from dsd_tune.model.roofline import roofline_tokens
 from dsd_tune.model.sampled import Sampled
 from dsd_tune.model.surface import Surface
-from dsd_tune.records.measurement import Arm, Block, Cell, Failure
+from dsd_tune.records.measurement import Arm, Block, Cell, Failure, Phase
 from dsd_tune.records.profile import Decision, PositionAcceptance, Profile, Variance
 from dsd_tune.records.published import Published
 from dsd_tune.records.run import Manifest
@@ -38,7 +38,7 @@ class Fit:
         self.manifest = manifest
         self.failures = [s for s in samples if isinstance(s, Failure)]
         self.blocks = [s for s in samples if isinstance(s, Block)]
-        self._main = [b for b in self.blocks if b.slot < manifest.request.main_slots]
+        self._main = [b for b in self.blocks if b.phase is Phase.MAIN]
         self._require_both_arms()
         self._rng = np.random.default_rng(manifest.request.seed)
         timings = timing.collect(self._main)
@@ -107,7 +107,7 @@ class Fit:
 
     def _static_ratios(self) -> dict[int, Sampled]:
         """Each fixed K against the `no_spec` engines that alternated with it, never against earlier ones."""
-        later = [b for b in self.blocks if b.slot >= self.manifest.request.main_slots]
+        later = [b for b in self.blocks if b.phase is Phase.STATIC]
         if not later:
             return {}
         timings = timing.collect(later)
@@ -145,7 +145,7 @@ class Fit:
         warnings = []
         request = self.manifest.request
         planned = request.starts * request.rounds * len(request.batch_sizes) * (1 + len(request.ks))
-        taken = len(self._main) + sum(f.slot < request.main_slots for f in self.failures)
+        taken = len(self._main) + sum(f.phase is Phase.MAIN for f in self.failures)
         if taken < planned:
             warnings.append(f"the sweep was not finished ({taken} of {planned} blocks): resume it to be surer")
         starts = min(len({b.start for b in self._main if b.cell.arm is arm}) for arm in (Arm.NO_SPEC, Arm.DSD))

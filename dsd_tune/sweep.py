@@ -60,7 +60,7 @@ class Sweep:
         self._run = run
         self._observer = observer
         samples = list(run.samples())
-        self._taken = {Turn(s.slot, s.round, s.cell) for s in samples}
+        self._taken = {Turn.of(sample) for sample in samples}
         self._next_start = 1 + max((s.start for s in samples), default=-1)
         self._proven_arms = {s.cell.arm for s in samples if isinstance(s, Block)}
         self._ends: dict[Cell, list[str]] = defaultdict(list)
@@ -132,7 +132,16 @@ class Sweep:
             return self._failure(turn, seat, error.what)
 
     def _failure(self, turn: Turn, seat: _Seat, reason: str) -> Failure:
-        return Failure(turn.cell, turn.slot, seat.start, turn.round, time.time(), reason)
+        return Failure(
+            cell=turn.cell,
+            condition=turn.condition,
+            phase=seat.slot.phase,
+            slot=turn.slot,
+            start=seat.start,
+            round=turn.round,
+            taken_at_s=time.time(),
+            reason=reason,
+        )
 
     def _measure(self, turn: Turn, seat: _Seat) -> Block:
         engine = seat.engine
@@ -142,10 +151,14 @@ class Sweep:
             engine = self._start(seat)
         request = self._run.manifest.request
         taken_at = time.time()
-        raw = engine.measure(turn.cell.batch_size, turn.cell.k, steps=request.steps, settle=request.settle)
+        raw = engine.measure(
+            turn.cell.batch_size, turn.cell.k, condition=turn.condition, steps=request.steps, settle=request.settle
+        )
         self._proven_arms.add(turn.cell.arm)
         return Block(
             cell=turn.cell,
+            condition=turn.condition,
+            phase=seat.slot.phase,
             slot=turn.slot,
             start=seat.start,
             round=turn.round,
@@ -154,6 +167,7 @@ class Sweep:
             steps_run=raw.steps_run,
             context=raw.context,
             prompts=raw.prompts,
+            machine=None,
         )
 
 

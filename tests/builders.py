@@ -12,8 +12,9 @@ from dsd_tune.engines.simulated import SimulatedEngine
 from dsd_tune.model.sampled import DRAWS, Sampled
 from dsd_tune.model.surface import Surface
 from dsd_tune.plan import Slot
+from dsd_tune.records.condition import Condition
 from dsd_tune.records.environment import Environment
-from dsd_tune.records.measurement import Arm, Block, Cell, Failure, PromptCounts
+from dsd_tune.records.measurement import Arm, Block, Cell, Failure, Phase, PromptCounts
 from dsd_tune.records.profile import (
     AcceptanceLength,
     Boundary,
@@ -35,6 +36,9 @@ from dsd_tune.records.table import Table
 from dsd_tune.storage.run_directory import RunDirectory
 from dsd_tune.sweep import Observer, Sweep
 
+A_CONDITION = Condition(512, 0.0)
+"""What everything is measured under where a test is not about conditions."""
+
 
 def an_environment(**changed: Any) -> Environment:
     """The environment of a simulated engine, with `changed` fields."""
@@ -49,12 +53,12 @@ def a_request(**changed: Any) -> SweepRequest:
         batch_sizes=(1, 4, 16),
         ks=(0, 1, 2),
         max_num_seqs=16,
-        max_context=512,
+        contexts=(512,),
         starts=2,
         rounds=2,
         steps=8,
         settle=2,
-        temperature=0.0,
+        temperatures=(0.0,),
         seed=1,
         engine_flags=("--enforce-eager",),
     )
@@ -68,13 +72,27 @@ def a_manifest(**changed: Any) -> Manifest:
 
 def a_block(**changed: Any) -> Block:
     """A block of two steps with one prompt, with `changed` fields."""
-    counts = PromptCounts("p", 2, (2, 2), (2, 1))
-    return replace(Block(Cell(Arm.DSD, 1, 2), 0, 0, 0, 1.5, (0.02, 0.03), 3, (10, 15), (counts,)), **changed)
+    block = Block(
+        cell=Cell(Arm.DSD, 1, 2),
+        condition=A_CONDITION,
+        phase=Phase.MAIN,
+        slot=0,
+        start=0,
+        round=0,
+        taken_at_s=1.5,
+        step_s=(0.02, 0.03),
+        steps_run=3,
+        context=(10, 15),
+        prompts=(PromptCounts("p", 2, (2, 2), (2, 1)),),
+        machine=None,
+    )
+    return replace(block, **changed)
 
 
 def a_failure(**changed: Any) -> Failure:
     """A cell that ran out of memory, with `changed` fields."""
-    return replace(Failure(Cell(Arm.STATIC, 16, 2), 4, 1, 0, 2.5, "out of memory"), **changed)
+    failure = Failure(Cell(Arm.STATIC, 16, 2), A_CONDITION, Phase.STATIC, 4, 1, 0, 2.5, "out of memory")
+    return replace(failure, **changed)
 
 
 def a_profile(**changed: Any) -> Profile:

@@ -91,8 +91,8 @@ def sweep_request(
     batch_sizes: str | None,
     max_k: int | None,
     max_num_seqs: int | None,
-    max_context: int,
-    temperature: float,
+    contexts: tuple[int, ...],
+    temperatures: tuple[float, ...],
     starts: int,
     rounds: int,
     seed: int,
@@ -108,20 +108,21 @@ def sweep_request(
         raise UsageError(f"the largest K must be 1 or more, got {k_max}.", "Without drafts there is nothing to tune.")
     if k_max > LARGEST_K:
         raise UsageError(f"the largest K must be {LARGEST_K} or less, got {k_max}.", "Correct --max-k.")
-    if not math.isfinite(temperature):
-        raise UsageError(f"--temperature {temperature} is no temperature.", "Give 0 for greedy, or what you serve.")
+    for temperature in temperatures:
+        if not (math.isfinite(temperature) and temperature >= 0):
+            raise UsageError(f"--temperature {temperature} is no temperature.", "Give 0 for greedy, or what you serve.")
     return SweepRequest(
         model=target.model,
         speculative_config=json.dumps(target.speculative_config, separators=(",", ":")),
         batch_sizes=sizes,
         ks=tuple(range(k_max + 1)),
         max_num_seqs=sizes[-1],
-        max_context=max_context,
+        contexts=contexts,
         starts=starts,
         rounds=rounds,
         steps=STEPS,
         settle=SETTLE,
-        temperature=temperature,
+        temperatures=temperatures,
         seed=seed,
         engine_flags=target.engine_flags,
     )

@@ -56,8 +56,8 @@ def sweep(
         batch_sizes=batch_sizes,
         max_k=max_k,
         max_num_seqs=max_num_seqs,
-        max_context=max_context,
-        temperature=temperature,
+        contexts=(max_context,),
+        temperatures=(temperature,),
         starts=starts,
         rounds=rounds,
         seed=seed,
@@ -80,6 +80,7 @@ def _measure(request: SweepRequest, prompts: tuple[Prompt, ...], out: Path, cons
 
     from dsd_tune.engines.vllm_engine import VllmEngine
     from dsd_tune.fit import Fit
+    from dsd_tune.records.measurement import Phase
     from dsd_tune.records.run import Manifest
     from dsd_tune.report.live import watch
     from dsd_tune.solve import decide
@@ -92,8 +93,8 @@ def _measure(request: SweepRequest, prompts: tuple[Prompt, ...], out: Path, cons
         speculative_config=json.loads(request.speculative_config),
         ks=request.ks,
         max_num_seqs=request.max_num_seqs,
-        max_context=request.max_context,
-        temperature=request.temperature,
+        max_context=request.contexts[-1],
+        temperature=request.temperatures[0],
         prompts=prompts,
         seed=request.seed,
         engine_flags=request.engine_flags,
@@ -107,6 +108,6 @@ def _measure(request: SweepRequest, prompts: tuple[Prompt, ...], out: Path, cons
         sweep.measure_arms()
         if environment.table_changes_graphs:
             # Of a resumed run, only what the choice rested on the first time: it must not change half-way.
-            arms = [sample for sample in run.samples() if sample.slot < request.main_slots]
+            arms = [sample for sample in run.samples() if sample.phase is Phase.MAIN]
             decision = decide(Fit(run.manifest, arms).surface, request.max_num_seqs)
             sweep.measure_static(decision.fixed_k)

@@ -100,9 +100,9 @@ def _conditions(environment: Environment, request: SweepRequest, version: str) -
         "gpu": environment.device_name,
         "dtype": environment.dtype,
         "tensor_parallel_size": environment.tensor_parallel_size,
-        "temperature": environment.temperature,
+        "temperature": request.temperatures[0],
         "concurrency": list(request.batch_sizes),
-        "max_context": request.max_context,
+        "max_context": request.contexts[-1],
         "prompts_digest": environment.prompts_digest,
         "tool": f"dsd-tune {version}",
     }

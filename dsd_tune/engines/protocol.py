@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+from dsd_tune.records.condition import Condition
 from dsd_tune.records.environment import Environment
 from dsd_tune.records.measurement import Arm, PromptCounts
 
@@ -22,10 +23,10 @@ class Measured:
 class RunningEngine(Protocol):
     """One engine start: a process with weights loaded, in one arm, for as long as it lives."""
 
-    def measure(self, batch_size: int, k: int, *, steps: int, settle: int) -> Measured:
+    def measure(self, batch_size: int, k: int, *, condition: Condition, steps: int, settle: int) -> Measured:
         """Hold exactly `batch_size` decoding requests at `k` and time `steps` steps after dropping `settle`.
 
-        Requests whose text has ended, or whose context would leave the window, are replaced first, so that
+        Requests whose text has ended, or whose context would leave that of `condition`, are replaced first, so that
         every block decodes real text. Steps that break the rules (another batch size, a prefill, another
         number of drafts) are run but not kept; at least one kept step or an error.
 

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from dsd_tune.engines.cost_law import CostLaw
 from dsd_tune.engines.protocol import Measured
 from dsd_tune.errors import EngineFailed
+from dsd_tune.records.condition import Condition
 from dsd_tune.records.environment import Environment, GraphUse
 from dsd_tune.records.measurement import Arm, Cell, PromptCounts
 
@@ -71,7 +72,6 @@ class SimulatedEngine:
         seed: int = 0,
         max_num_seqs: int = 64,
         max_context: int = 1024,
-        temperature: float = 0.0,
         prompts: int = 256,
         alive_together: int = 1,
         start_takes_s: float = 20.0,
@@ -88,7 +88,6 @@ class SimulatedEngine:
         self.seed = seed
         self.max_num_seqs = max_num_seqs
         self.max_context = max_context
-        self.temperature = temperature
         self.prompts = prompts
         self.failing_cells = frozenset(failing_cells)
         self.failing_starts = frozenset(failing_starts)
@@ -154,7 +153,6 @@ class SimulatedEngine:
             graphs_no_spec=self._graphs(1.0),
             graphs_dsd=self._graphs(self.law.graphs_dsd),
             graphs_static=self._graphs(self.law.graphs_static),
-            temperature=self.temperature,
             prompts_digest=_digest((self.prompts, self.seed)),
             engine_flags=(),
         )
@@ -208,10 +206,12 @@ class SimulatedProcess:
         self._requests: list[_Request] = []
         self._closed = False
 
-    def measure(self, batch_size: int, k: int, *, steps: int, settle: int) -> Measured:
-        """See `RunningEngine.measure`. `steps_run` counts from after `settle`."""
+    def measure(self, batch_size: int, k: int, *, condition: Condition, steps: int, settle: int) -> Measured:
+        """See `RunningEngine.measure`. `steps_run` counts from after `settle`; a temperature changes nothing."""
         cell = self._cell(batch_size, k)
-        self._fill(cell, steps)
+        if condition.context > self._engine.max_context:
+            raise ValueError(f"this engine holds {self._engine.max_context} tokens, not {condition.context}")
+        self._fill(cell, condition, steps)
         self._engine.pass_s(settle * self._engine.true_step_s(cell))
         step_s = self._step_times(cell, steps)
         broken = int(self._random.negative_binomial(steps, 1 - self._engine.noise.broken_share))
@@ -239,13 +239,13 @@ class SimulatedProcess:
             raise EngineFailed(f"{cell} was planned to fail.", "Take it out of failing_cells.")
         return cell
 
-    def _fill(self, cell: Cell, steps: int) -> None:
+    def _fill(self, cell: Cell, condition: Condition, steps: int) -> None:
         """Hold one request for each place in the batch, with a fresh text where the old one would end too soon.
 
         Texts end after a number of steps, not of tokens: otherwise prompts with poor acceptance would be seen more
         often than others, and the truth would depend on the plan.
         """
-        text_steps = max(steps, (self._engine.max_context - _PROMPT_TOKENS) // (self._engine.k_max + 1))
+        text_steps = max(steps, (condition.context - _PROMPT_TOKENS) // (self._engine.k_max + 1))
         kept = [request for request in self._requests if request.steps + steps <= text_steps]
         self._requests = kept[: cell.batch_size]
         while len(self._requests) < cell.batch_size:

@@ -94,7 +94,6 @@ class VllmEngine:
             drafter_digest=drafter_digest(config),
             max_num_seqs=self._max_num_seqs,
             k_max=self._launch.k_max,
-            temperature=self._launch.temperature,
             prompts_digest=prompts_digest(self._launch.prompts),
             engine_flags=self._launch.engine_flags,
             **facts,

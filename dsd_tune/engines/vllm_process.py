@@ -16,6 +16,7 @@ from dsd_tune.engines.protocol import Measured
 from dsd_tune.engines.vllm_log import last_words
 from dsd_tune.engines.vllm_wire import BlockOrder, Launch, block_line, launch_line, read_measured, read_reply
 from dsd_tune.errors import EngineFailed
+from dsd_tune.records.condition import Condition
 
 START_LIMIT_S = 3600.0
 """Large models load, compile and capture graphs for many minutes; an hour means that they hang."""
@@ -54,7 +55,7 @@ class VllmProcess:
         """Load the engine; afterwards it can measure."""
         self._ask(launch_line("start", launch), START_LIMIT_S)
 
-    def measure(self, batch_size: int, k: int, *, steps: int, settle: int) -> Measured:
+    def measure(self, batch_size: int, k: int, *, condition: Condition, steps: int, settle: int) -> Measured:
         """See `RunningEngine.measure`."""
         order = BlockOrder(batch_size, k, steps, settle)
         return read_measured(self._ask(block_line(order), MEASURE_LIMIT_S))

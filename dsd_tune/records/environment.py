@@ -53,7 +53,6 @@ class Environment:
     graphs_no_spec: GraphUse
     graphs_dsd: GraphUse
     graphs_static: GraphUse
-    temperature: float
     prompts_digest: str
     engine_flags: tuple[str, ...]
 

@@ -6,6 +6,9 @@ import math
 from dataclasses import dataclass
 from enum import StrEnum
 
+from dsd_tune.records.condition import Condition
+from dsd_tune.records.machine import MachineState
+
 
 class Arm(StrEnum):
     """What kind of engine was measured. Arms are never inferred from one another."""
@@ -16,6 +19,15 @@ class Arm(StrEnum):
     """An engine with a table; its K is switched live, K=0 included."""
     STATIC = "static"
     """An engine with a fixed K and no table; it may run other CUDA graphs than the table's engine."""
+
+
+class Phase(StrEnum):
+    """What is compared with what. Engines of one phase alternate; those of two are not compared."""
+
+    MAIN = "main"
+    """`no_spec` and the table's engine."""
+    STATIC = "static"
+    """The best fixed K against fresh `no_spec`."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -73,6 +85,8 @@ class Block:
     """
 
     cell: Cell
+    condition: Condition
+    phase: Phase
     slot: int
     start: int
     round: int
@@ -81,6 +95,7 @@ class Block:
     steps_run: int
     context: tuple[int, int]
     prompts: tuple[PromptCounts, ...]
+    machine: MachineState | None
 
     def __post_init__(self) -> None:
         if not self.step_s or len(self.step_s) > self.steps_run:
@@ -99,6 +114,8 @@ class Failure:
     """A cell that could not be measured, and why. It is data: the sweep went on without it."""
 
     cell: Cell
+    condition: Condition
+    phase: Phase
     slot: int
     start: int
     round: int

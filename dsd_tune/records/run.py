@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from dsd_tune.records.condition import Condition
 from dsd_tune.records.environment import Environment
 
 
@@ -11,9 +12,9 @@ from dsd_tune.records.environment import Environment
 class SweepRequest:
     """One sweep as the user asked for it, every default made explicit.
 
-    `speculative_config` is the user's JSON text without a table. `max_context` is the longest sequence
-    measured, in tokens. A block is `steps` kept steps after `settle` dropped ones; every cell gets one block
-    in each of `rounds` rounds of each of `starts` engine starts.
+    `speculative_config` is the user's JSON text without a table. `contexts` are longest sequences, in tokens; every
+    context is measured at every temperature. A block is `steps` kept steps after `settle` dropped ones; every cell
+    gets one block in each of `rounds` rounds of each of `starts` engine starts.
     """
 
     model: str
@@ -21,12 +22,12 @@ class SweepRequest:
     batch_sizes: tuple[int, ...]
     ks: tuple[int, ...]
     max_num_seqs: int
-    max_context: int
+    contexts: tuple[int, ...]
     starts: int
     rounds: int
     steps: int
     settle: int
-    temperature: float
+    temperatures: tuple[float, ...]
     seed: int
     engine_flags: tuple[str, ...]
 
@@ -39,13 +40,15 @@ class SweepRequest:
             raise ValueError(f"batch size {self.batch_sizes[-1]} exceeds max_num_seqs {self.max_num_seqs}")
         if list(self.ks) != sorted(set(self.ks)) or not self.ks or self.ks[0] != 0 or self.ks[-1] < 1:
             raise ValueError("K must start at 0, rise, and reach at least 1")
+        if not self.conditions or list(self.conditions) != sorted(set(self.conditions)):
+            raise ValueError("contexts and temperatures must rise and differ, and at least one of each is needed")
         if min(self.starts, self.rounds, self.steps) < 1 or min(self.settle, self.seed) < 0:
             raise ValueError("starts, rounds and steps must be 1 or more, settle and seed 0 or more")
 
     @property
-    def main_slots(self) -> int:
-        """Slots of `no_spec` and the table's engine, numbered from 0; those from here on belong to `static`."""
-        return 2 * self.starts
+    def conditions(self) -> tuple[Condition, ...]:
+        """Every context at every temperature."""
+        return tuple(Condition(context, t) for context in self.contexts for t in self.temperatures)
 
     @property
     def k_max(self) -> int:

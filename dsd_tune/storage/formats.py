@@ -12,26 +12,29 @@ from dsd_tune.errors import UsageError
 from dsd_tune.records.measurement import Block, Failure
 from dsd_tune.records.profile import Profile
 from dsd_tune.records.published import Published
-from dsd_tune.records.run import Manifest
+from dsd_tune.records.run import Manifest, SweepRequest
 from dsd_tune.storage import codec, files
-from dsd_tune.storage.upgrades import profile_2, profile_3
+from dsd_tune.storage.upgrades import manifest_2, profile_2, profile_3, profile_4, sample_2
 
 T = TypeVar("T")
 
 # manifest.json
 # 1 (0.1.0): first.
-MANIFEST_VERSION = 1
+# 2 (0.1.0): several contexts and temperatures.
+MANIFEST_VERSION = 2
 
 # samples.jsonl
 # 1 (0.1.0): first.
-SAMPLES_VERSION = 1
+# 2 (0.1.0): condition, phase and the machine's state of each sample.
+SAMPLES_VERSION = 2
 
 # profile.json
 # 1 (0.1.0): first.
 # 2 (0.1.0): imports (no environment, no request, but facts), the error on cells held out, decisions without a table or
 #            without no_spec, what is aimed at, and the measured batch sizes around a boundary.
 # 3 (0.1.0): the capture sizes that a table needs, and where the datasheet puts the critical size.
-PROFILE_VERSION = 3
+# 4 (0.1.0): several contexts and temperatures.
+PROFILE_VERSION = 4
 
 # published.json
 # 1 (0.1.0): first.
@@ -39,8 +42,16 @@ PUBLISHED_VERSION = 1
 
 Upgrade = Callable[[object], object]
 
-UPGRADES: dict[tuple[str, int], Upgrade] = {("profile", 1): profile_2, ("profile", 2): profile_3}
-"""By kind and version N-1: turns a body (of `samples`: one line after the header) into version N."""
+UPGRADES: dict[tuple[str, int], Upgrade] = {
+    ("manifest", 1): manifest_2,
+    ("profile", 1): profile_2,
+    ("profile", 2): profile_3,
+    ("profile", 3): profile_4,
+}
+"""By kind and version N-1: turns a body into version N."""
+
+SAMPLE_UPGRADES: dict[int, Callable[[object, SweepRequest], object]] = {1: sample_2}
+"""By version N-1: turns one line after the header into version N. What a line does not say, the request does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +112,8 @@ def append_sample(path: Path, sample: Block | Failure) -> None:
     files.append_line(path, _sample_line(sample))
 
 
-def read_samples(path: Path) -> tuple[int, list[Block | Failure]]:
-    """The version the file was written in, and its samples in the order of measuring.
+def read_samples(path: Path, request: SweepRequest) -> tuple[int, list[Block | Failure]]:
+    """The version the file was written in, and its samples in the order of measuring, which `request` asked for.
 
     Raises:
         UsageError: missing, another kind, a newer version, or a finished line that holds no sample.
@@ -110,7 +121,7 @@ def read_samples(path: Path) -> tuple[int, list[Block | Failure]]:
     lines = files.read_json_lines(path)
     version = _version(lines[0] if lines else None, _SAMPLES, SAMPLES_VERSION, path)
     return version, [
-        _sample(_upgraded(_SAMPLES, version, SAMPLES_VERSION, line), f"{path}, line {number},")
+        _sample(_sample_upgraded(line, version, request), f"{path}, line {number},")
         for number, line in enumerate(lines[1:], start=2)
     ]
 
@@ -147,6 +158,12 @@ def _upgraded(word: str, version: int, newest: int, body: object) -> object:
     for old in range(version, newest):
         body = UPGRADES[word, old](body)
     return body
+
+
+def _sample_upgraded(line: object, version: int, request: SweepRequest) -> object:
+    for old in range(version, SAMPLES_VERSION):
+        line = SAMPLE_UPGRADES[old](line, request)
+    return line
 
 
 def _decoded(record: type[T], body: object, word: str, where: str) -> T:

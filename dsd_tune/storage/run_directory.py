@@ -90,7 +90,7 @@ class RunDirectory:
         Raises:
             UsageError: the file is missing or damaged.
         """
-        return formats.read_samples(self._samples_path)[1]
+        return formats.read_samples(self._samples_path, self.manifest.request)[1]
 
     def append(self, sample: Block | Failure) -> None:
         """Add a sample and wait until it is on the disk. Step times are rounded to 0.1 microseconds.
@@ -111,7 +111,7 @@ class RunDirectory:
         if not self._samples_path.exists():
             formats.write_samples(self._samples_path, [])
             return
-        version, samples = formats.read_samples(self._samples_path)
+        version, samples = formats.read_samples(self._samples_path, self.manifest.request)
         if version < formats.SAMPLES_VERSION:
             formats.write_samples(self._samples_path, samples)
 

@@ -4,6 +4,40 @@ from __future__ import annotations
 
 from typing import Any
 
+from dsd_tune.records.run import SweepRequest
+
+
+def manifest_2(body: Any) -> Any:  # noqa: ANN401 (JSON, checked when it is decoded)
+    """From version 1: one context and one temperature, which the environment told too."""
+    return _several_conditions(body) if isinstance(body, dict) else body
+
+
+def sample_2(line: Any, request: SweepRequest) -> Any:  # noqa: ANN401 (JSON, checked when it is decoded)
+    """From version 1: all under one condition, and the arms told by the number of their slot."""
+    if not isinstance(line, dict) or not all(isinstance(body, dict) for body in line.values()):
+        return line
+    condition = {"context": request.contexts[0], "temperature": request.temperatures[0]}
+    return {word: body | _added(word, body, 2 * request.starts, condition) for word, body in line.items()}
+
+
+def _added(word: str, body: dict[str, Any], main_slots: int, condition: dict[str, Any]) -> dict[str, Any]:
+    phase = {"condition": condition, "phase": "main" if body.get("slot", 0) < main_slots else "static"}
+    return phase | {"machine": None} if word == "block" else phase
+
+
+def profile_4(body: Any) -> Any:  # noqa: ANN401 (JSON, checked when it is decoded)
+    """From version 3: one context and one temperature, which the environment told too."""
+    return _several_conditions(body) if isinstance(body, dict) and body.get("request") else body
+
+
+def _several_conditions(body: dict[str, Any]) -> dict[str, Any]:
+    request, environment = dict(body.get("request", {})), dict(body.get("environment", {}))
+    environment.pop("temperature", None)
+    for one, several in (("max_context", "contexts"), ("temperature", "temperatures")):
+        if one in request:
+            request[several] = [request.pop(one)]
+    return body | {"request": request, "environment": environment}
+
 
 def profile_2(body: Any) -> Any:  # noqa: ANN401 (JSON, checked when it is decoded)
     """From version 1: a sweep with a table, whose boundaries lie between measured batch sizes."""

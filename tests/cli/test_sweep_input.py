@@ -261,7 +261,7 @@ def _interrupted_after(monkeypatch: pytest.MonkeyPatch, blocks: int) -> None:
 
 
 def _turns(run: Path) -> list[Turn]:
-    return [Turn(s.slot, s.round, s.cell) for s in RunDirectory.open(run).samples()]
+    return [Turn.of(s) for s in RunDirectory.open(run).samples()]
 
 
 @pytest.mark.parametrize("blocks", [5, TURNS + 3])

@@ -9,12 +9,14 @@ import pytest
 from dsd_tune.engines.protocol import Engine, RunningEngine
 from dsd_tune.engines.simulated import SimulatedEngine
 from dsd_tune.errors import EngineFailed
+from dsd_tune.records.condition import Condition
 from dsd_tune.records.measurement import Arm
 from dsd_tune.storage.prompts import load_prompts
 
 KS = (0, 1, 2)
 MAX_NUM_SEQS = 4
 MAX_CONTEXT = 384
+CONDITION = Condition(MAX_CONTEXT, 0.0)
 STEPS = 6
 
 Start = Callable[[Arm, int | None], RunningEngine]
@@ -76,7 +78,7 @@ def test_the_fingerprint_is_complete(engine: Engine) -> None:
     environment = engine.describe()
     texts = ["model_digest", "drafter_digest", "method", "vllm_version", "runner", "device", "device_name", "dtype"]
     assert [name for name in texts if not getattr(environment, name)] == []
-    assert (environment.max_num_seqs, environment.k_max, environment.temperature) == (MAX_NUM_SEQS, max(KS), 0.0)
+    assert (environment.max_num_seqs, environment.k_max) == (MAX_NUM_SEQS, max(KS))
     assert environment.max_model_len >= MAX_CONTEXT
     assert environment.graphs_no_spec.mode
     assert environment.prompts_digest
@@ -91,7 +93,7 @@ def test_at_least_one_engine_can_live(engine: Engine) -> None:
 @pytest.mark.parametrize("batch_size", [1, MAX_NUM_SEQS])
 def test_a_block_holds_the_steps_asked_for(start: Start, batch_size: int, k: int) -> None:
     """A block has exactly the steps asked for, of positive time, out of at least as many that were run."""
-    measured = start(Arm.DSD, None).measure(batch_size, k, steps=STEPS, settle=2)
+    measured = start(Arm.DSD, None).measure(batch_size, k, condition=CONDITION, steps=STEPS, settle=2)
     assert len(measured.step_s) == STEPS
     assert min(measured.step_s) > 0
     assert measured.steps_run >= STEPS
@@ -100,7 +102,7 @@ def test_a_block_holds_the_steps_asked_for(start: Start, batch_size: int, k: int
 @pytest.mark.parametrize("k", KS)
 def test_each_position_is_drafted_in_each_step(start: Start, k: int) -> None:
     """K is what every request is drafted in every step; only the step that ends a text may count fewer."""
-    measured = start(Arm.DSD, None).measure(MAX_NUM_SEQS, k, steps=STEPS, settle=2)
+    measured = start(Arm.DSD, None).measure(MAX_NUM_SEQS, k, condition=CONDITION, steps=STEPS, settle=2)
     assert measured.prompts
     for counts in measured.prompts:
         assert len(counts.drafted) == len(counts.accepted) == k
@@ -109,13 +111,13 @@ def test_each_position_is_drafted_in_each_step(start: Start, k: int) -> None:
 
 def test_acceptance_falls_with_the_position(start: Start) -> None:
     """A position is accepted only where the one before it was."""
-    measured = start(Arm.DSD, None).measure(MAX_NUM_SEQS, max(KS), steps=STEPS, settle=2)
+    measured = start(Arm.DSD, None).measure(MAX_NUM_SEQS, max(KS), condition=CONDITION, steps=STEPS, settle=2)
     assert all(late <= early for counts in measured.prompts for early, late in pairwise(counts.accepted))
 
 
 def test_each_request_decodes_a_text_of_its_own(start: Start) -> None:
     """A block counts each prompt once, and no more prompts or steps than the batch had."""
-    measured = start(Arm.DSD, None).measure(MAX_NUM_SEQS, 1, steps=STEPS, settle=2)
+    measured = start(Arm.DSD, None).measure(MAX_NUM_SEQS, 1, condition=CONDITION, steps=STEPS, settle=2)
     names = [counts.prompt for counts in measured.prompts]
     assert len(set(names)) == len(names) <= MAX_NUM_SEQS
     assert all(1 <= counts.steps <= STEPS for counts in measured.prompts)
@@ -124,20 +126,20 @@ def test_each_request_decodes_a_text_of_its_own(start: Start) -> None:
 def test_sequences_stay_in_the_window(start: Start) -> None:
     """However many blocks are measured, no sequence outgrows the context asked for."""
     running = start(Arm.DSD, None)
-    contexts = [running.measure(2, max(KS), steps=16, settle=2).context for _ in range(6)]
+    contexts = [running.measure(2, max(KS), condition=CONDITION, steps=16, settle=2).context for _ in range(6)]
     assert all(1 <= shortest <= longest <= MAX_CONTEXT for shortest, longest in contexts)
 
 
 def test_no_spec_drafts_nothing(start: Start) -> None:
     """An engine without speculation counts steps and no drafts."""
-    measured = start(Arm.NO_SPEC, None).measure(MAX_NUM_SEQS, 0, steps=STEPS, settle=2)
+    measured = start(Arm.NO_SPEC, None).measure(MAX_NUM_SEQS, 0, condition=CONDITION, steps=STEPS, settle=2)
     assert len(measured.step_s) == STEPS
     assert {(counts.drafted, counts.accepted) for counts in measured.prompts} == {((), ())}
 
 
 def test_static_drafts_its_fixed_k(start: Start) -> None:
     """An engine with a fixed K drafts that many and has no table to say otherwise."""
-    measured = start(Arm.STATIC, 2).measure(2, 2, steps=STEPS, settle=2)
+    measured = start(Arm.STATIC, 2).measure(2, 2, condition=CONDITION, steps=STEPS, settle=2)
     assert {len(counts.drafted) for counts in measured.prompts} == {2}
 
 
@@ -154,4 +156,4 @@ def test_a_closed_engine_stays_closed(engine: Engine) -> None:
     running.close()
     running.close()
     with pytest.raises(EngineFailed):
-        running.measure(1, 0, steps=1, settle=0)
+        running.measure(1, 0, condition=CONDITION, steps=1, settle=0)

@@ -69,7 +69,7 @@ def test_a_killed_sweep_takes_every_turn_exactly_once(killed_run: Path) -> None:
     """Three SIGKILLs and resumes leave each planned block on disk once, none lost and none doubled."""
     directory = RunDirectory.open(killed_run)
     planned = {turn for sitting in plan_arms(directory.manifest.request, 2) for turn in sitting.turns}
-    taken = Counter(Turn(s.slot, s.round, s.cell) for s in directory.samples())
+    taken = Counter(Turn.of(s) for s in directory.samples())
     assert set(taken) == planned
     assert set(taken.values()) == {1}
 

@@ -16,12 +16,14 @@ from engine.tiny_model import PROMPTS, make_drafter, make_target
 from dsd_tune.engines.vllm_engine import VllmEngine
 from dsd_tune.engines.vllm_process import VllmProcess
 from dsd_tune.errors import EngineFailed, EnvironmentUnfit, UsageError
+from dsd_tune.records.condition import Condition
 from dsd_tune.records.measurement import Arm
 
 pytestmark = [pytest.mark.vllm, pytest.mark.slow]
 
 FLAGS = ("--max-model-len", "512", "--enforce-eager")
 STEPS = 5
+CONDITION = Condition(256, 0.0)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -74,7 +76,7 @@ def dsd(engine: VllmEngine) -> Iterator[VllmProcess]:
 
 def drafted(process: VllmProcess, batch_size: int, k: int) -> list[int]:
     """Drafts by position in one block of `STEPS` steps."""
-    measured = process.measure(batch_size, k, steps=STEPS, settle=2)
+    measured = process.measure(batch_size, k, condition=CONDITION, steps=STEPS, settle=2)
     assert len(measured.step_s) == STEPS
     return [sum(counts.drafted[i] for counts in measured.prompts) for i in range(k)]
 
@@ -92,19 +94,19 @@ def test_k_is_switched_live(dsd: VllmProcess) -> None:
 
 def test_switching_k_costs_no_step(dsd: VllmProcess) -> None:
     """Two settling steps are enough on this engine: every step after them is kept."""
-    dsd.measure(4, 0, steps=STEPS, settle=2)
-    assert dsd.measure(4, 2, steps=STEPS, settle=2).steps_run == STEPS
+    dsd.measure(4, 0, condition=CONDITION, steps=STEPS, settle=2)
+    assert dsd.measure(4, 2, condition=CONDITION, steps=STEPS, settle=2).steps_run == STEPS
 
 
 def test_sequences_stay_inside_the_window(dsd: VllmProcess) -> None:
     """However many blocks are run, no sequence outgrows the longest context asked for."""
-    longest = [dsd.measure(2, 2, steps=40, settle=2).context[1] for _ in range(6)]
+    longest = [dsd.measure(2, 2, condition=CONDITION, steps=40, settle=2).context[1] for _ in range(6)]
     assert max(longest) <= 256
 
 
 def test_an_idle_engine_leaves_the_processor_alone(dsd: VllmProcess) -> None:
     """An engine that waits for its next turn takes less than a tenth of a core from the one that is measured."""
-    dsd.measure(1, 0, steps=STEPS, settle=2)
+    dsd.measure(1, 0, condition=CONDITION, steps=STEPS, settle=2)
     before = cpu_seconds(dsd.pid)
     select.select([], [], [], 3.0)
     assert cpu_seconds(dsd.pid) - before < 0.3
@@ -134,7 +136,7 @@ def test_the_other_arms_have_one_k_for_life(engine: VllmEngine) -> None:
         assert drafted(static, 2, 2) == [2 * STEPS] * 2
         assert drafted(no_spec, 2, 0) == []
         with pytest.raises(EngineFailed, match="K=1"):
-            static.measure(2, 1, steps=1, settle=1)
+            static.measure(2, 1, condition=CONDITION, steps=1, settle=1)
     finally:
         static.close()
         no_spec.close()
@@ -145,7 +147,7 @@ def test_a_killed_engine_takes_nobody_with_it(engine: VllmEngine, dsd: VllmProce
     doomed = engine.start(Arm.NO_SPEC)
     os.kill(doomed.pid, signal.SIGKILL)
     with pytest.raises(EngineFailed, match="ended"):
-        doomed.measure(1, 0, steps=STEPS, settle=2)
+        doomed.measure(1, 0, condition=CONDITION, steps=STEPS, settle=2)
     doomed.close()
     assert drafted(dsd, 1, 1)
 
@@ -190,10 +192,10 @@ def test_a_method_that_cannot_follow_a_table_is_refused(models: Path, tmp_path: 
 def test_a_parent_killed_while_measuring_leaves_no_engine(models: Path, tmp_path: Path) -> None:
     """An engine in the middle of a block ends with the program that asked for it."""
     code = (
-        "import json, sys; from pathlib import Path; from engine.test_vllm_engine import an_engine, Arm\n"
+        "import json, sys; from pathlib import Path; from engine.test_vllm_engine import CONDITION, Arm, an_engine\n"
         "process = an_engine(Path(sys.argv[1]), Path(sys.argv[2])).start(Arm.NO_SPEC)\n"
         "print(process.pid, flush=True)\n"
-        "while True: process.measure(1, 0, steps=50, settle=1)"
+        "while True: process.measure(1, 0, condition=CONDITION, steps=50, settle=1)"
     )
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
     command = [sys.executable, "-c", code, str(models), str(tmp_path)]

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from builders import Shelf, swept
+from builders import Shelf, a_failure, swept
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -248,7 +248,7 @@ def test_many_failures_are_one_warning(shelf: Shelf) -> None:
 
 
 def _failed(sample: Block | Failure, reason: str) -> Failure:
-    return Failure(sample.cell, sample.slot, sample.start, sample.round, sample.taken_at_s, reason)
+    return a_failure(cell=sample.cell, phase=sample.phase, slot=sample.slot, start=sample.start, reason=reason)
 
 
 def _warnings(shelf: Shelf) -> str:

@@ -1,17 +1,20 @@
 import math
-from dataclasses import FrozenInstanceError
+from dataclasses import FrozenInstanceError, replace
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from builders import a_block, a_request, an_environment
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dsd_tune.records.condition import Condition
 from dsd_tune.records.environment import GraphUse
-from dsd_tune.records.measurement import Arm, Cell, PromptCounts
+from dsd_tune.records.measurement import Arm, Cell, Phase, PromptCounts
 from dsd_tune.records.profile import Interval, Verdict
 from dsd_tune.records.prompt import Prompt
 from dsd_tune.records.table import Range, Table
+from dsd_tune.records.visit import Visit
 
 dense = st.lists(st.integers(0, 4), min_size=1, max_size=40)
 
@@ -167,3 +170,31 @@ def test_prompt_needs_a_name_and_a_text() -> None:
     for id_, text in [("", "Hello"), ("p", "")]:
         with pytest.raises(ValueError, match="prompt"):
             Prompt(id_, text)
+
+
+@pytest.mark.parametrize(("context", "temperature"), [(0, 0.0), (512, -0.1), (512, math.nan), (512, math.inf)])
+def test_an_impossible_condition_is_refused(context: int, temperature: float) -> None:
+    """A context holds a token, and a temperature is a finite number from 0."""
+    with pytest.raises(ValueError, match=r"context|temperature"):
+        Condition(context, temperature)
+
+
+@pytest.mark.parametrize("changed", [{"contexts": ()}, {"contexts": (512, 512)}, {"temperatures": (0.7, 0.0)}], ids=str)
+def test_contexts_and_temperatures_rise(changed: dict[str, Any]) -> None:
+    """A sweep measures each condition once, and at least one."""
+    with pytest.raises(ValueError, match="must rise and differ"):
+        a_request(**changed)
+
+
+def test_every_context_is_measured_at_every_temperature() -> None:
+    """The conditions of a sweep are all pairs."""
+    conditions = a_request(contexts=(512, 4096), temperatures=(0.0, 0.7)).conditions
+    assert conditions == tuple(Condition(c, t) for c in (512, 4096) for t in (0.0, 0.7))
+
+
+@pytest.mark.parametrize("changed", [{"arms": ()}, {"batch_size": 0}, {"repetition": -1}], ids=str)
+def test_an_impossible_visit_is_refused(changed: dict[str, Any]) -> None:
+    """A visit has arms, requests, and a number."""
+    visit = Visit(Phase.MAIN, (Arm.DSD,), Condition(512, 0.0), 1, 0)
+    with pytest.raises(ValueError, match="a visit needs"):
+        replace(visit, **changed)

@@ -5,6 +5,7 @@ from statistics import median, pstdev
 from typing import Any
 
 import pytest
+from builders import A_CONDITION
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -12,12 +13,13 @@ from dsd_tune.engines.cost_law import CostLaw
 from dsd_tune.engines.protocol import Measured
 from dsd_tune.engines.simulated import NO_NOISE, Noise, SimulatedEngine
 from dsd_tune.errors import EngineFailed
+from dsd_tune.records.condition import Condition
 from dsd_tune.records.measurement import Arm, Cell
 
 
 def _measured(engine: SimulatedEngine, cell: Cell, steps: int = 16) -> Measured:
     process = engine.start(cell.arm, cell.k if cell.arm is Arm.STATIC else None)
-    measured = process.measure(cell.batch_size, cell.k, steps=steps, settle=2)
+    measured = process.measure(cell.batch_size, cell.k, condition=A_CONDITION, steps=steps, settle=2)
     process.close()
     return measured
 
@@ -74,7 +76,7 @@ def test_counts_approach_the_known_acceptance() -> None:
     """Pooled over many prompts, tokens per step come within 3 % of the truth."""
     engine = SimulatedEngine(noise=_noise(), prompts=2048)
     process = engine.start(Arm.DSD)
-    counts = [c for _ in range(200) for c in process.measure(64, 4, steps=16, settle=0).prompts]
+    counts = [c for _ in range(200) for c in process.measure(64, 4, condition=A_CONDITION, steps=16, settle=0).prompts]
     pooled = sum(c.tokens for c in counts) / sum(c.steps for c in counts)
     assert pooled == pytest.approx(engine.true_tokens_per_step(4), rel=0.03)
 
@@ -96,7 +98,7 @@ def test_no_prompt_is_decoded_twice_at_once() -> None:
     """However batches shrink and grow, the requests of a block have prompts of their own."""
     process = SimulatedEngine(noise=_noise(), max_num_seqs=8, prompts=8).start(Arm.DSD)
     for batch_size in (8, 3, 8, 5, 8, 1, 7):
-        prompts = process.measure(batch_size, 1, steps=4, settle=0).prompts
+        prompts = process.measure(batch_size, 1, condition=A_CONDITION, steps=4, settle=0).prompts
         assert len({counts.prompt for counts in prompts}) == batch_size
 
 
@@ -156,7 +158,9 @@ def test_a_start_keeps_its_luck() -> None:
     """Two blocks of one start agree, and two starts of the same arm do not."""
     engine = SimulatedEngine(noise=_noise(start_sd=0.1), alive_together=2)
     one, other = engine.start(Arm.NO_SPEC), engine.start(Arm.NO_SPEC)
-    first, second, third = (p.measure(4, 0, steps=3, settle=0).step_s[0] for p in (one, one, other))
+    first, second, third = (
+        p.measure(4, 0, condition=A_CONDITION, steps=3, settle=0).step_s[0] for p in (one, one, other)
+    )
     assert first == second
     assert first != third
 
@@ -165,9 +169,9 @@ def test_the_machine_drifts_with_the_virtual_clock() -> None:
     """The same cell takes longer later, by the stated share an hour."""
     engine = SimulatedEngine(noise=_noise(drift_per_hour=0.4))
     process = engine.start(Arm.NO_SPEC)
-    early = process.measure(1, 0, steps=1, settle=0).step_s[0]
+    early = process.measure(1, 0, condition=A_CONDITION, steps=1, settle=0).step_s[0]
     engine.pass_s(3600)
-    late = process.measure(1, 0, steps=1, settle=0).step_s[0]
+    late = process.measure(1, 0, condition=A_CONDITION, steps=1, settle=0).step_s[0]
     assert late / early == pytest.approx(math.exp(0.4), rel=1e-3)
 
 
@@ -200,11 +204,18 @@ def test_broken_steps_are_run_and_not_kept() -> None:
 
 def test_context_stays_in_the_window() -> None:
     """Requests are replaced before they leave the window, however long the engine runs."""
-    engine = SimulatedEngine(noise=_noise(), max_context=256)
+    engine = SimulatedEngine(noise=_noise())
     process = engine.start(Arm.DSD)
-    contexts = [process.measure(8, 4, steps=8, settle=0).context for _ in range(50)]
+    contexts = [process.measure(8, 4, condition=Condition(256, 0.0), steps=8, settle=0).context for _ in range(50)]
     assert max(longest for _, longest in contexts) <= 256
     assert min(shortest for shortest, _ in contexts) >= 1
+
+
+def test_a_context_that_does_not_fit_is_refused() -> None:
+    """A window longer than what the engine was made for is the caller's mistake."""
+    process = SimulatedEngine(max_context=256).start(Arm.NO_SPEC)
+    with pytest.raises(ValueError, match="holds 256 tokens, not 257"):
+        process.measure(1, 0, condition=Condition(257, 0.0), steps=1, settle=0)
 
 
 def test_a_planned_failure_ends_its_engine_alone() -> None:
@@ -212,12 +223,12 @@ def test_a_planned_failure_ends_its_engine_alone() -> None:
     bad = Cell(Arm.DSD, 8, 4)
     engine = SimulatedEngine(failing_cells=[bad])
     process = engine.start(Arm.DSD)
-    process.measure(8, 3, steps=2, settle=0)
+    process.measure(8, 3, condition=A_CONDITION, steps=2, settle=0)
     with pytest.raises(EngineFailed, match="dsd B=8 K=4 was planned"):
-        process.measure(8, 4, steps=2, settle=0)
+        process.measure(8, 4, condition=A_CONDITION, steps=2, settle=0)
     with pytest.raises(EngineFailed, match="closed"):
-        process.measure(8, 3, steps=2, settle=0)
-    assert engine.start(Arm.DSD).measure(8, 3, steps=2, settle=0).step_s
+        process.measure(8, 3, condition=A_CONDITION, steps=2, settle=0)
+    assert engine.start(Arm.DSD).measure(8, 3, condition=A_CONDITION, steps=2, settle=0).step_s
 
 
 def test_a_planned_start_does_not_come_up() -> None:

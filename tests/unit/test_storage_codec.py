@@ -5,10 +5,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from builders import a_block, a_failure, a_manifest, a_profile, a_request, an_environment
+from builders import a_block, a_failure, a_manifest, a_profile, an_environment
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dsd_tune.records.condition import Condition
 from dsd_tune.records.environment import Environment
 from dsd_tune.records.measurement import Arm, Block, Cell, Failure, PromptCounts
 from dsd_tune.records.profile import Profile
@@ -28,7 +29,7 @@ blocks = st.builds(
     finite,
     st.lists(counts, max_size=3),
 )
-environments = st.builds(Environment, temperature=finite)
+manifests = finite.map(lambda at_s: a_manifest(created_at_s=at_s))
 tables = st.lists(st.integers(0, 4), min_size=1, max_size=20).map(Table.from_dense)
 
 
@@ -41,8 +42,8 @@ class _Odd:
     flag: bool = False
 
 
-@given(st.one_of(blocks, environments, tables))
-def test_a_record_survives_json(record: Block | Environment | Table) -> None:
+@given(st.one_of(blocks, manifests, tables))
+def test_a_record_survives_json(record: Block | Manifest | Table) -> None:
     """Any record comes back from JSON text equal to what it was, floats to the last bit."""
     assert decode(type(record), json.loads(json.dumps(encode(record), allow_nan=False))) == record
 
@@ -72,10 +73,6 @@ def _environment(**changed: Any) -> dict[str, Any]:
         (_environment(threads="2"), "environment.threads: expected an integer, got a string"),
         (_environment(threads=2.0), "environment.threads: expected an integer, got a number"),
         (_environment(threads=True), "environment.threads: expected an integer, got a boolean"),
-        (_environment(temperature=True), "environment.temperature: expected a number, got a boolean"),
-        (_environment(temperature=math.nan), "environment.temperature: expected a finite number"),
-        (_environment(temperature=math.inf), "environment.temperature: expected a finite number"),
-        (_environment(temperature=10**400), "environment.temperature: expected a finite number"),
         (_environment(async_scheduling=0), "environment.async_scheduling: expected true or false, got an integer"),
         (_environment(model=None), "environment.model: expected a string, got null"),
         (_environment(graphs_dsd={"mode": 1, "capture_sizes": []}), "environment.graphs_dsd.mode: expected a string"),
@@ -86,12 +83,23 @@ def _environment(**changed: Any) -> dict[str, Any]:
         ),
         (_environment(engine_flags="--x"), "environment.engine_flags: expected a list, got a string"),
     ],
-    ids=range(15),
+    ids=range(11),
 )
 def test_decoding_names_the_wrong_place(value: object, why: str) -> None:
     """A value of the wrong type, an unknown key and a missing one are refused with the path to them."""
     with pytest.raises(ValueError, match=f"^{why}"):
         decode(Environment, value, "environment")
+
+
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [(True, "a number, got a boolean"), *[(x, "a finite number") for x in (math.nan, math.inf, 10**400)]],
+    ids=range(4),
+)
+def test_a_float_is_a_finite_number(value: object, why: str) -> None:
+    """A truth value, or a number that no file of JSON may hold, is refused with its place."""
+    with pytest.raises(ValueError, match=f"^condition.temperature: expected {why}"):
+        decode(Condition, {"context": 512, "temperature": value}, "condition")
 
 
 def test_a_field_with_a_default_must_be_there_too() -> None:
@@ -123,22 +131,22 @@ def test_what_the_record_refuses_is_refused_with_its_place() -> None:
 
 def test_an_integer_will_do_for_a_float() -> None:
     """JSON written by hand may say 1 for 1.0, and the record holds a float."""
-    environment = decode(Environment, _environment(temperature=1))
-    assert type(environment.temperature) is float
+    condition = decode(Condition, {"context": 512, "temperature": 1})
+    assert type(condition.temperature) is float
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 def test_what_json_cannot_say_is_not_written(value: float) -> None:
     """A number that is not finite is refused before it reaches a file, with its place."""
-    with pytest.raises(ValueError, match=r"^temperature: expected a finite number"):
-        encode(a_request(temperature=value))
+    with pytest.raises(ValueError, match=r"^created_at_s: expected a finite number"):
+        encode(a_manifest(created_at_s=value))
 
 
 @pytest.mark.parametrize(("value", "named"), [(np.int64(3), "int64"), ([1], "a list"), ({1}, "set")])
 def test_only_what_comes_back_is_written(value: object, named: str) -> None:
     """A type that decoding would not give back is refused, with its place."""
-    with pytest.raises(ValueError, match=f"^max_context: a record cannot hold {named}"):
-        encode(a_request(max_context=value))
+    with pytest.raises(ValueError, match=f"^maybe: a record cannot hold {named}"):
+        encode(_Odd(value, (1, "x")))
 
 
 def test_a_numpy_float_is_a_float() -> None:

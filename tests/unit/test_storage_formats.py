@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import a_block, a_failure, a_manifest, a_profile
+from builders import a_block, a_failure, a_manifest, a_profile, a_request
 
 from dsd_tune.errors import UsageError
 from dsd_tune.storage import formats
@@ -58,6 +58,13 @@ def test_profiles_of_version_1_still_load() -> None:
     assert profile.decision == replace(a_profile().decision, confirmed_over_fixed=None, remarks=())
 
 
+def test_runs_of_one_condition_still_load() -> None:
+    """A run and a profile written before sweeps had several contexts and temperatures say the same as ever."""
+    assert formats.read(MANIFEST, GOLDEN / "manifest-1.json") == a_manifest()
+    assert formats.read_samples(GOLDEN / "samples-1.jsonl", a_request()) == (1, [a_block(), a_failure()])
+    assert formats.read(PROFILE, GOLDEN / "profile-3.json") == a_profile()
+
+
 def test_profiles_of_version_2_still_load() -> None:
     """A profile written before anybody asked for a table's graphs needs no capture sizes."""
     assert formats.read(PROFILE, GOLDEN / "profile-2.json") == a_profile()
@@ -85,10 +92,10 @@ def test_no_step_is_missing() -> None:
     """Each version that ever existed can be brought to the next one."""
     newest = {
         "manifest": formats.MANIFEST_VERSION,
-        "samples": formats.SAMPLES_VERSION,
         "profile": formats.PROFILE_VERSION,
     }
     assert set(formats.UPGRADES) == {(word, old) for word, new in newest.items() for old in range(1, new)}
+    assert set(formats.SAMPLE_UPGRADES) == set(range(1, formats.SAMPLES_VERSION))
 
 
 @pytest.mark.parametrize(
@@ -128,7 +135,10 @@ def test_samples_come_back_in_order(tmp_path: Path) -> None:
     path = tmp_path / "s"
     formats.write_samples(path, [a_failure(), a_block()])
     formats.append_sample(path, a_block(slot=3))
-    assert formats.read_samples(path) == (formats.SAMPLES_VERSION, [a_failure(), a_block(), a_block(slot=3)])
+    assert formats.read_samples(path, a_request()) == (
+        formats.SAMPLES_VERSION,
+        [a_failure(), a_block(), a_block(slot=3)],
+    )
 
 
 @pytest.mark.parametrize("line", [{"blok": {}}, {}, [], {"block": {}, "failure": {}}, {"block": {}}], ids=repr)
@@ -139,7 +149,7 @@ def test_a_line_that_is_no_sample_is_named(tmp_path: Path, line: object) -> None
     with path.open("a") as file:
         file.write(json.dumps(line) + "\n")
     with pytest.raises(UsageError, match="s, line 3, is damaged"):
-        formats.read_samples(path)
+        formats.read_samples(path, a_request())
 
 
 @pytest.mark.parametrize("text", ["", '{"block":{}}\n', '{"format":"dsd-tune profile","version":1}\n'], ids=repr)
@@ -148,4 +158,4 @@ def test_samples_need_their_header(tmp_path: Path, text: str) -> None:
     path = tmp_path / "s"
     path.write_text(text)
     with pytest.raises(UsageError, match="is no dsd-tune samples"):
-        formats.read_samples(path)
+        formats.read_samples(path, a_request())

@@ -7,6 +7,7 @@ import pytest
 from builders import a_block, a_failure, a_manifest, a_request, an_environment
 
 from dsd_tune.errors import DsdTuneError, ProfileMismatch, UsageError
+from dsd_tune.records.run import SweepRequest
 from dsd_tune.storage import files, formats
 from dsd_tune.storage.run_directory import RunDirectory, log_directory
 
@@ -124,7 +125,7 @@ def test_a_torn_line_is_lost_alone(tmp_path: Path) -> None:
 def test_resuming_an_older_file_brings_it_up_to_date(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Samples of an older version are rewritten before the first new one is added: a file has one version."""
 
-    def name_the_reason(line: Any) -> Any:
+    def name_the_reason(line: Any, request: SweepRequest) -> Any:
         return {"failure": line["failure"] | {"reason": "unknown"}}
 
     run = RunDirectory.create(tmp_path, a_manifest())
@@ -133,8 +134,11 @@ def test_resuming_an_older_file_brings_it_up_to_date(tmp_path: Path, monkeypatch
     }
     path = tmp_path / "samples.jsonl"
     files.append_line(path, json.dumps({"failure": old}))
-    monkeypatch.setattr(formats, "SAMPLES_VERSION", 2)
-    monkeypatch.setitem(formats.UPGRADES, ("samples", 1), name_the_reason)
+    monkeypatch.setattr(formats, "SAMPLES_VERSION", formats.SAMPLES_VERSION + 1)
+    monkeypatch.setitem(formats.SAMPLE_UPGRADES, formats.SAMPLES_VERSION - 1, name_the_reason)
     assert run.samples() == [a_failure(reason="unknown")]
     RunDirectory.create(tmp_path, a_manifest()).append(a_block())
-    assert formats.read_samples(path) == (2, [a_failure(reason="unknown"), a_block()])
+    assert formats.read_samples(path, a_request()) == (
+        formats.SAMPLES_VERSION,
+        [a_failure(reason="unknown"), a_block()],
+    )

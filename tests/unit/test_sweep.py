@@ -21,7 +21,7 @@ PLANNED = 2 * 2 * 3 * (1 + 3)
 
 
 def _turns(samples: list[Block | Failure]) -> Counter[Turn]:
-    return Counter(Turn(s.slot, s.round, s.cell) for s in samples)
+    return Counter(Turn.of(s) for s in samples)
 
 
 def _planned(shelf: Shelf, alive_together: int) -> Counter[Turn]:

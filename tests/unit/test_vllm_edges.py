@@ -11,6 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pytest
+from builders import A_CONDITION
 
 from dsd_tune.engines.fingerprint import cached_snapshot, drafter_digest, model_digest, prompts_digest, weight_bytes
 from dsd_tune.engines.protocol import Measured
@@ -213,7 +214,7 @@ def test_a_dead_process_is_an_engine_failure(tmp_path: Path) -> None:
     process = VllmProcess(tmp_path / "engine.log")
     os.kill(process.pid, signal.SIGKILL)
     with pytest.raises(EngineFailed, match=r"engine\.log"):
-        process.measure(1, 0, steps=1, settle=0)
+        process.measure(1, 0, condition=A_CONDITION, steps=1, settle=0)
     process.close()
     process.close()
 
@@ -225,7 +226,7 @@ def test_closing_ends_the_process(tmp_path: Path) -> None:
     with pytest.raises(ProcessLookupError):
         os.kill(process.pid, 0)
     with pytest.raises(EngineFailed, match="closed"):
-        process.measure(1, 0, steps=1, settle=0)
+        process.measure(1, 0, condition=A_CONDITION, steps=1, settle=0)
 
 
 def test_a_killed_parent_leaves_no_child(tmp_path: Path) -> None:
