@@ -76,9 +76,11 @@ def a_block(**changed: Any) -> Block:
         cell=Cell(Arm.DSD, 1, 2),
         condition=A_CONDITION,
         phase=Phase.MAIN,
+        stop=1,
+        repetition=0,
+        round=0,
         slot=0,
         start=0,
-        round=0,
         taken_at_s=1.5,
         step_s=(0.02, 0.03),
         steps_run=3,
@@ -91,7 +93,7 @@ def a_block(**changed: Any) -> Block:
 
 def a_failure(**changed: Any) -> Failure:
     """A cell that ran out of memory, with `changed` fields."""
-    failure = Failure(Cell(Arm.STATIC, 16, 2), A_CONDITION, Phase.STATIC, 4, 1, 0, 2.5, "out of memory")
+    failure = Failure(Cell(Arm.STATIC, 16, 2), A_CONDITION, Phase.STATIC, 16, 0, 0, 4, 1, 2.5, "out of memory")
     return replace(failure, **changed)
 
 

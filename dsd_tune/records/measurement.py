@@ -79,17 +79,20 @@ class PromptCounts:
 class Block:
     """Consecutive steps at one cell: the statistical unit, because neighbouring steps are correlated.
 
-    `slot` and `round` say which turn of the plan it was; `start` numbers the engine process within the run, so
-    that a resumed run's new processes are told apart. `step_s` holds the kept steps only, `steps_run` counts all of
-    them after those dropped to settle. `context` is the shortest and longest sequence seen, in tokens.
+    It belongs to the visit of `stop`, a batch size, with number `repetition`, and was taken on its pass `round`: even
+    ones are forward, odd ones reversed. `slot` is the engine's place, `start` its process; both numbers are unique over
+    all workers of the run. `step_s` holds the kept steps only, `steps_run` counts all of them after those dropped to
+    settle. `context` is the shortest and longest sequence seen, in tokens.
     """
 
     cell: Cell
     condition: Condition
     phase: Phase
+    stop: int
+    repetition: int
+    round: int
     slot: int
     start: int
-    round: int
     taken_at_s: float
     step_s: tuple[float, ...]
     steps_run: int
@@ -116,8 +119,10 @@ class Failure:
     cell: Cell
     condition: Condition
     phase: Phase
+    stop: int
+    repetition: int
+    round: int
     slot: int
     start: int
-    round: int
     taken_at_s: float
     reason: str

@@ -25,7 +25,7 @@ MANIFEST_VERSION = 2
 
 # samples.jsonl
 # 1 (0.1.0): first.
-# 2 (0.1.0): condition, phase and the machine's state of each sample.
+# 2 (0.1.0): condition, phase and visit of each sample, and the machine's state.
 SAMPLES_VERSION = 2
 
 # profile.json

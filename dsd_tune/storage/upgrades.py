@@ -13,7 +13,7 @@ def manifest_2(body: Any) -> Any:  # noqa: ANN401 (JSON, checked when it is deco
 
 
 def sample_2(line: Any, request: SweepRequest) -> Any:  # noqa: ANN401 (JSON, checked when it is decoded)
-    """From version 1: all under one condition, and the arms told by the number of their slot."""
+    """From version 1: one condition, arms told by the number of their slot, and each round a visit of its own."""
     if not isinstance(line, dict) or not all(isinstance(body, dict) for body in line.values()):
         return line
     condition = {"context": request.contexts[0], "temperature": request.temperatures[0]}
@@ -21,8 +21,14 @@ def sample_2(line: Any, request: SweepRequest) -> Any:  # noqa: ANN401 (JSON, ch
 
 
 def _added(word: str, body: dict[str, Any], main_slots: int, condition: dict[str, Any]) -> dict[str, Any]:
-    phase = {"condition": condition, "phase": "main" if body.get("slot", 0) < main_slots else "static"}
-    return phase | {"machine": None} if word == "block" else phase
+    added = {
+        "condition": condition,
+        "phase": "main" if body.get("slot", 0) < main_slots else "static",
+        "stop": body.get("cell", {}).get("batch_size"),
+        "repetition": body.get("round"),
+        "round": 0,
+    }
+    return added | {"machine": None} if word == "block" else added
 
 
 def profile_4(body: Any) -> Any:  # noqa: ANN401 (JSON, checked when it is decoded)

@@ -6,7 +6,7 @@ from rich.console import Console
 
 from dsd_tune.engines.simulated import NO_NOISE, SimulatedEngine
 from dsd_tune.plan import Slot
-from dsd_tune.records.measurement import Arm, Block, Cell, PromptCounts
+from dsd_tune.records.measurement import Arm, Block, Cell, Phase, PromptCounts
 from dsd_tune.report import live
 from dsd_tune.report.live import Progress, Watcher, watch
 
@@ -100,7 +100,7 @@ def test_a_log_gets_plain_lines(clock: list[float]) -> None:
     console = _console(terminal=False)
     with watch(console) as watcher:
         watcher.planned(50, 0)
-        watcher.starting(Slot(2, Arm.DSD))
+        watcher.starting(Slot(2, Phase.MAIN, Arm.DSD))
         for _ in range(40):
             clock[0] += 0.1
             watcher.measured(_block(Cell(Arm.DSD, 1, 1), 0.02))
