@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 
 import numpy as np
 
 from dsd_tune.errors import UsageError
 from dsd_tune.model import acceptance, timing
 from dsd_tune.model.caveats import caveats
+from dsd_tune.model.filling import fill
 from dsd_tune.model.findings import Findings, Support
 from dsd_tune.model.published import pooled_lengths, surface_from_published
 from dsd_tune.model.roofline import roofline_tokens
 from dsd_tune.model.sampled import Sampled
-from dsd_tune.model.surface import Surface
+from dsd_tune.model.surface import Surface, spread
 from dsd_tune.records.measurement import Arm, Block, Cell, Failure, Phase
 from dsd_tune.records.profile import Decision, PositionAcceptance, Profile, Variance
 from dsd_tune.records.published import Published
@@ -39,6 +41,7 @@ class Fit:
         self.failures = [s for s in samples if isinstance(s, Failure)]
         self.blocks = [s for s in samples if isinstance(s, Block)]
         self._main = [b for b in self.blocks if b.phase is Phase.MAIN]
+        self._main_failures = [f for f in self.failures if f.phase is Phase.MAIN]
         self._require_both_arms()
         self._rng = np.random.default_rng(manifest.request.seed)
         timings = timing.collect(self._main)
@@ -51,6 +54,22 @@ class Fit:
     def max_num_seqs(self) -> int:
         """The largest batch size to decide for."""
         return self.manifest.request.max_num_seqs
+
+    @cached_property
+    def batch_sizes(self) -> tuple[int, ...]:
+        """Those that the table's engine measured, or tried to."""
+        tried = [block.cell for block in self._main] + [failure.cell for failure in self._main_failures]
+        return tuple(sorted({cell.batch_size for cell in tried if cell.arm is Arm.DSD}))
+
+    @property
+    def starts(self) -> int:
+        """Engine starts of the arm that has fewer."""
+        return min(len({b.start for b in self._main if b.cell.arm is arm}) for arm in (Arm.NO_SPEC, Arm.DSD))
+
+    @property
+    def start_sd(self) -> float:
+        """What the luck of starts alone adds to the comparison of the arms, as a standard deviation of log time."""
+        return float(self._noise.starts.sd * np.sqrt(2 / self.starts))
 
     @property
     def capture_limit(self) -> int | None:
@@ -93,17 +112,26 @@ class Fit:
         log_tokens = acceptance.tokens_per_step(
             self._speculative(), request.ks, self.manifest.environment.method, self._rng
         ).map(np.log)
-        no_spec = [[Cell(Arm.NO_SPEC, b, 0)] for b in request.batch_sizes]
-        dsd = [[Cell(Arm.DSD, b, k) for k in request.ks] for b in request.batch_sizes]
+        grid = [[Cell(Arm.NO_SPEC, b, 0), *(Cell(Arm.DSD, b, k) for k in request.ks)] for b in self.batch_sizes]
+        measured = self._times.grid(grid)
+        whole = fill(measured, self.batch_sizes, np.array([[self._may_fill(cell) for cell in row] for row in grid]))
+        missing = np.isnan(measured.point)
+        filled = frozenset(grid[i][j] for i, j in np.argwhere(missing & np.isfinite(whole.point)))
+        left_out = {grid[i][j] for i, j in np.argwhere(missing)} - filled
         return Surface(
-            batch_sizes=request.batch_sizes,
+            batch_sizes=self.batch_sizes,
             ks=request.ks,
-            no_spec=self._times.grid(no_spec)[:, 0],
-            dsd=self._times.grid(dsd),
+            no_spec=whole[:, 0],
+            dsd=whole[:, 1:],
             log_tokens=log_tokens,
             static=self._static_ratios(),
-            untried=frozenset((c.batch_size, c.k) for row in dsd for c in row if c not in self._times.cells),
+            untried=frozenset((cell.batch_size, cell.k) for cell in left_out if cell.arm is Arm.DSD),
+            filled=filled,
         )
+
+    def _may_fill(self, cell: Cell) -> bool:
+        """Between the anchors a sweep measures only what could win there; what failed there is no such cell."""
+        return cell.batch_size not in self.manifest.request.batch_sizes and cell not in {f.cell for f in self.failures}
 
     def _static_ratios(self) -> dict[int, Sampled]:
         """Each fixed K against the `no_spec` engines that alternated with it, never against earlier ones."""
@@ -112,12 +140,12 @@ class Fit:
             return {}
         timings = timing.collect(later)
         times = timing.draw_cells(timings, timing.estimate_noise(timings), self._rng)
-        batch_sizes = self.manifest.request.batch_sizes
-        base = times.grid([[Cell(Arm.NO_SPEC, b, 0)] for b in batch_sizes])
+        anchors = tuple(b for b in self.batch_sizes if b in self.manifest.request.batch_sizes)
+        base = times.grid([[Cell(Arm.NO_SPEC, b, 0)] for b in anchors])
         ratios = {}
         for k in sorted({c.k for c in timings.cells if c.arm is Arm.STATIC}):
-            fixed = times.grid([[Cell(Arm.STATIC, b, k)] for b in batch_sizes])
-            ratios[k] = (fixed - base)[:, 0]
+            fixed = times.grid([[Cell(Arm.STATIC, b, k)] for b in anchors])
+            ratios[k] = spread((fixed - base)[:, 0], anchors, anchors[-1])[np.array(self.batch_sizes) - 1]
         return ratios
 
     def _support(self) -> dict[Cell, Support]:
@@ -143,14 +171,12 @@ class Fit:
 
     def _sampling_warnings(self) -> list[str]:
         warnings = []
-        request = self.manifest.request
-        planned = request.starts * request.rounds * len(request.batch_sizes) * (1 + len(request.ks))
-        taken = len(self._main) + sum(f.phase is Phase.MAIN for f in self.failures)
-        if taken < planned:
-            warnings.append(f"the sweep was not finished ({taken} of {planned} blocks): resume it to be surer")
-        starts = min(len({b.start for b in self._main if b.cell.arm is arm}) for arm in (Arm.NO_SPEC, Arm.DSD))
-        if starts < FEW_STARTS:
-            warnings.append(f"only {starts} engine starts an arm: intervals between arms are wide (--starts 3 or more)")
+        short, asked = self._cells_short_of_starts(), self.manifest.request.starts
+        if short:
+            warnings.append(f"the sweep was not finished ({short} cells lack some of {asked} starts): resume it")
+        if self.starts < FEW_STARTS:
+            starts = f"only {self.starts} engine starts an arm"
+            warnings.append(f"{starts}: intervals between arms are wide (--starts 3 or more)")
         kept = sum(len(b.step_s) for b in self._main) / sum(b.steps_run for b in self._main)
         if kept < LOW_KEPT_SHARE:
             warnings.append(f"only {kept:.0%} of the steps met the rules: batch size was often not what was asked")
@@ -160,6 +186,19 @@ class Fit:
         if np.any(self.rates.point == 0):
             warnings.append("a position was never accepted: does this drafter belong to this model?")
         return warnings
+
+    def _cells_short_of_starts(self) -> int:
+        """Cells that the sweep was asked for and that did not fail, with fewer starts than were asked for."""
+        request = self.manifest.request
+        starts: dict[Cell, set[int]] = {
+            cell: set()
+            for b in request.batch_sizes
+            for cell in (Cell(Arm.NO_SPEC, b, 0), *(Cell(Arm.DSD, b, k) for k in request.ks))
+            if cell not in {f.cell for f in self._main_failures}
+        }
+        for block in self._main:
+            starts.get(block.cell, set()).add(block.start)
+        return sum(len(found) < request.starts for found in starts.values())
 
 
 def _support_of(blocks: Sequence[Block]) -> Support:

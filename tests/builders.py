@@ -1,16 +1,18 @@
 """Valid records for tests: each takes only what the test is about."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
+from dsd_tune.cli.judge import judge
 from dsd_tune.engines.protocol import Engine
 from dsd_tune.engines.simulated import SimulatedEngine
 from dsd_tune.model.sampled import DRAWS, Sampled
 from dsd_tune.model.surface import Surface
+from dsd_tune.model.undecided import Undecided
 from dsd_tune.plan import Slot
 from dsd_tune.records.condition import Condition
 from dsd_tune.records.environment import Environment
@@ -33,7 +35,7 @@ from dsd_tune.records.profile import (
 )
 from dsd_tune.records.run import Manifest, SweepRequest
 from dsd_tune.records.table import Table
-from dsd_tune.storage.run_directory import RunDirectory
+from dsd_tune.records.visit import Visit
 from dsd_tune.sweep import Observer, Sweep
 
 A_CONDITION = Condition(512, 0.0)
@@ -173,25 +175,52 @@ def a_decided_profile(
 
 
 class Shelf:
-    """Stands in for a run directory: the same samples, kept in memory and never waited for."""
+    """A ledger in memory: the same samples, never waited for, and what other workers have claimed."""
 
     def __init__(self, manifest: Manifest, samples: Sequence[Block | Failure] = ()) -> None:
         self.manifest = manifest
         self.kept = list(samples)
+        self.claimed: set[Visit] = set()
+        self.taken_elsewhere: set[Visit] = set()
+        self.finished: list[tuple[Visit, float | None]] = []
+        self._starts = 1 + max((max(s.slot, s.start) for s in samples), default=-1)
 
     def samples(self) -> list[Block | Failure]:
         """What was appended so far."""
         return list(self.kept)
 
+    def under_way(self) -> frozenset[Visit]:
+        """What others are at."""
+        return frozenset(self.taken_elsewhere)
+
+    def claim(self, visit: Visit) -> bool:
+        """Take a visit unless somebody has."""
+        if visit in self.claimed | self.taken_elsewhere:
+            return False
+        self.claimed.add(visit)
+        return True
+
     def append(self, sample: Block | Failure) -> None:
         """Keep a sample."""
         self.kept.append(sample)
+
+    def finish(self, visit: Visit, tpot_s: float | None) -> None:
+        """Write a visit down."""
+        self.finished.append((visit, tpot_s))
+
+    def new_start(self) -> int:
+        """Count on."""
+        self._starts += 1
+        return self._starts - 1
 
 
 class Silent:
     """An observer that nobody reads."""
 
     def planned(self, turns: int, done: int) -> None:
+        """Say nothing."""
+
+    def judged(self, undecided: Mapping[Condition, Undecided]) -> None:
         """Say nothing."""
 
     def starting(self, slot: Slot) -> None:
@@ -206,15 +235,18 @@ def a_shelf(engine: Engine, **changed: Any) -> Shelf:
     return Shelf(Manifest(a_request(**changed), engine.describe(), 1.5, "0.1.0"))
 
 
-def a_sweep(engine: Engine, shelf: Shelf, observer: Observer | None = None) -> Sweep:
-    """A sweep of `engine` into memory."""
-    return Sweep(engine, cast(RunDirectory, shelf), observer or Silent())
+def a_sweep(engine: Engine, shelf: Shelf, observer: Observer | None = None, **changed: Any) -> Sweep:
+    """A sweep of `engine` into memory, with `changed` arguments."""
+    return Sweep(engine, shelf, observer or Silent(), **changed)
 
 
-def swept(engine: Engine, *, fixed_k: int | None = None, **changed: Any) -> Shelf:
-    """Everything that a whole sweep of `engine` measured, with the arm `static` where `fixed_k` is given."""
+def swept(engine: Engine, *, fixed_k: int | None = None, target: float | None = None, **changed: Any) -> Shelf:
+    """Everything that a whole sweep of `engine` measured: its anchors, and where `target` is given what that asks for.
+
+    With the arm `static` where `fixed_k` is given.
+    """
     shelf = a_shelf(engine, **changed)
-    sweep = a_sweep(engine, shelf)
+    sweep = a_sweep(engine, shelf, judge=None if target is None else judge(shelf.manifest, target))
     sweep.measure_arms()
     if fixed_k:
         sweep.measure_static(fixed_k)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -126,6 +127,31 @@ def sweep_request(
         seed=seed,
         engine_flags=target.engine_flags,
     )
+
+
+def seconds(text: str) -> float:
+    """A time as people write it: 30s, 10m, 1.5h.
+
+    Raises:
+        UsageError: it is not written like that.
+    """
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smh])", text.strip())
+    if match is None or not float(match[1]):
+        raise UsageError(f"{text!r} is no time to spend.", "Write 30s, 10m or 2h.")
+    return float(match[1]) * {"s": 1, "m": 60, "h": 3600}[match[2]]
+
+
+def share(text: str) -> float:
+    """A share as people write it: 2%, or 0.02.
+
+    Raises:
+        UsageError: it is no number above 0 and below 1.
+    """
+    match = re.fullmatch(r"(\d*\.?\d+)(%?)", text.strip())
+    value = float(match[1]) / (100 if match[2] else 1) if match else 0.0
+    if not 0 < value < 1:
+        raise UsageError(f"{text!r} is no share to lose.", "Write 2% or 0.02.")
+    return value
 
 
 def _batch_sizes(text: str | None, max_num_seqs: int | None) -> tuple[int, ...]:

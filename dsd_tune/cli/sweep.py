@@ -36,18 +36,25 @@ def sweep(
     starts: Annotated[int, typer.Option(min=1, help="Engine starts an arm.")] = 3,
     rounds: Annotated[int, typer.Option(min=1, help="Blocks a cell in each engine start.")] = 2,
     seed: Annotated[int, typer.Option(min=0, help="Seed of orders and prompts.")] = 0,
+    budget: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Time to measure for: 30s, 10m, 2h. Default: no limit.")
+    ] = None,
+    target_regret: Annotated[
+        str, typer.Option(metavar="SHARE", help="Go on until the table is expected to lose no more: 2%, 0.02.")
+    ] = "2%",
     engine_flags: Annotated[
         list[str] | None, typer.Argument(metavar="[-- ENGINE FLAGS]", help="Further flags of `vllm serve`.")
     ] = None,
 ) -> None:
     """Measure a real engine over batch size and K.
 
-    Step time and acceptance are measured at every batch size and K, and in an engine without speculation. Every
-    block is on disk before the next begins. The same command on the same RUN goes on where it stopped.
+    Step time and acceptance are measured at every batch size and K, and in an engine without speculation; then where
+    the best K changes, or is in doubt. Every block is on disk before the next begins. The same command on the same RUN
+    goes on where it stopped, with another --budget or --target-regret if you like.
     """
     from rich.console import Console
 
-    from dsd_tune.cli.request import named_target, sweep_request, testbed_target
+    from dsd_tune.cli.request import named_target, seconds, share, sweep_request, testbed_target
     from dsd_tune.storage.prompts import load_prompts
 
     target = (testbed_target if testbed else named_target)(model, speculative_config, prompts, engine_flags or [])
@@ -64,7 +71,8 @@ def sweep(
     )
     console = Console(stderr=True)
     try:
-        _measure(request, load_prompts(target.prompts), out, console)
+        limits = (seconds(budget) if budget else None, share(target_regret))
+        _measure(request, load_prompts(target.prompts), out, console, *limits)
     except KeyboardInterrupt:
         console.print(
             f"Interrupted. What was measured is kept in {out}; the same command goes on from there.", markup=False
@@ -73,19 +81,25 @@ def sweep(
     typer.echo(f"dsd-tune fit {out}")
 
 
-def _measure(request: SweepRequest, prompts: tuple[Prompt, ...], out: Path, console: Console) -> None:
+def _measure(
+    request: SweepRequest,
+    prompts: tuple[Prompt, ...],
+    out: Path,
+    console: Console,
+    budget_s: float | None,
+    target_regret: float,
+) -> None:
     import json
     import time
     from importlib.metadata import version
 
+    from dsd_tune.cli.judge import fixed_k, judge
     from dsd_tune.engines.vllm_engine import VllmEngine
-    from dsd_tune.fit import Fit
-    from dsd_tune.records.measurement import Phase
     from dsd_tune.records.run import Manifest
     from dsd_tune.report.live import watch
-    from dsd_tune.solve import decide
     from dsd_tune.storage.run_directory import RunDirectory, log_directory
-    from dsd_tune.sweep import Sweep
+    from dsd_tune.studies.solo import SoloLedger
+    from dsd_tune.sweep import Budget, Sweep
 
     RunDirectory.require_usable(out, request)
     engine = VllmEngine(
@@ -103,11 +117,10 @@ def _measure(request: SweepRequest, prompts: tuple[Prompt, ...], out: Path, cons
     with console.status("Asking vLLM what it would run"):
         environment = engine.describe()
     run = RunDirectory.create(out, Manifest(request, environment, time.time(), version("dsd-tune")))
-    with run.lock(), watch(console) as watcher:
-        sweep = Sweep(engine, run, watcher)
+    budget = Budget(budget_s)
+    with run.lock(), watch(console, budget) as watcher:
+        ledger = SoloLedger(run)
+        sweep = Sweep(engine, ledger, watcher, judge(run.manifest, target_regret), budget)
         sweep.measure_arms()
         if environment.table_changes_graphs:
-            # Of a resumed run, only what the choice rested on the first time: it must not change half-way.
-            arms = [sample for sample in run.samples() if sample.phase is Phase.MAIN]
-            decision = decide(Fit(run.manifest, arms).surface, request.max_num_seqs)
-            sweep.measure_static(decision.fixed_k)
+            sweep.measure_static(fixed_k(run.manifest, ledger.samples()))

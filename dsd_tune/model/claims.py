@@ -11,6 +11,7 @@ import numpy as np
 from dsd_tune.model.ranges import regret_beyond_ties
 from dsd_tune.model.sampled import Array, Sampled
 from dsd_tune.model.surface import Surface, spread
+from dsd_tune.records.measurement import Arm, Cell
 
 JUMP = 0.1
 """Step time grows at most in proportion to batch size; what is 10 % beyond that is a jump."""
@@ -80,8 +81,9 @@ def neighbours(batch_sizes: tuple[int, ...], batch_size: int) -> tuple[int, ...]
 
 def _jumps(surface: Surface) -> Iterator[Gap]:
     for column, k in enumerate(surface.ks):
-        steps = surface.dsd.point[:, column]
-        for (left, before), (right, after) in pairwise(zip(surface.batch_sizes, steps, strict=True)):
+        steps = zip(surface.batch_sizes, surface.dsd.point[:, column], strict=True)
+        measured = [(b, step) for b, step in steps if Cell(Arm.DSD, b, k) not in surface.filled]
+        for (left, before), (right, after) in pairwise(measured):
             growth = after - before
             if growth > np.log(right / left) + JUMP:
                 jump = f"its step time jumps to {np.exp(growth):.1f} times, nobody knows where"

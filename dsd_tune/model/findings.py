@@ -60,8 +60,10 @@ class Findings:
     def k0_tax(self) -> tuple[Tax, ...]:
         """K=0 in the table's engine over no speculation."""
         tax = (self._surface.dsd[:, 0] - self._surface.no_spec).map(np.expm1)
-        measured = np.flatnonzero(np.isfinite(tax.point))
-        return tuple(Tax(self._surface.batch_sizes[i], tax[i].interval()) for i in measured)
+        sizes = [(i, b) for i, b in enumerate(self._surface.batch_sizes) if np.isfinite(tax.point[i])]
+        filled = self._surface.filled
+        measured = [(i, b) for i, b in sizes if not filled & {Cell(Arm.NO_SPEC, b, 0), Cell(self.table_arm, b, 0)}]
+        return tuple(Tax(b, tax[i].interval()) for i, b in measured)
 
     def crossovers(self) -> tuple[Crossover, ...]:
         """Of every K against no speculation."""
@@ -91,7 +93,9 @@ class Findings:
         """Step times in the table's engine, of the Ks whose step time is known."""
         split = [i for i, k in enumerate(self._surface.ks) if k in self._split_ks]
         ks = tuple(self._surface.ks[i] for i in split)
-        return LogSteps.measured(self._surface.batch_sizes, ks, self._surface.dsd.point[:, split])
+        read_off = {(cell.batch_size, cell.k) for cell in self._surface.filled if cell.arm is not Arm.NO_SPEC}
+        steps = LogSteps.measured(self._surface.batch_sizes, ks, self._surface.dsd.point[:, split])
+        return LogSteps({cell: value for cell, value in steps.values.items() if cell not in read_off})
 
     def _step_times(self) -> tuple[list[Cell], Sampled]:
         """Cells and their log step times, shape (cells,)."""
@@ -102,7 +106,7 @@ class Findings:
                 columns += [
                     (Cell(self.table_arm, b, k), surface.dsd[i, column]) for i, b in enumerate(surface.batch_sizes)
                 ]
-        known = [(cell, value) for cell, value in columns if np.isfinite(value.point)]
+        known = [(c, value) for c, value in columns if np.isfinite(value.point) and c not in surface.filled]
         points = np.array([value.point for _, value in known])
         draws = np.array([value.draws for _, value in known]).reshape(len(known), len(surface.no_spec.draws))
         return [cell for cell, _ in known], Sampled(points, draws.T)

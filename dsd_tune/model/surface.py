@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dsd_tune.model.sampled import Array, Sampled
+from dsd_tune.records.measurement import Cell
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,8 +17,9 @@ class Surface:
     `no_spec` has shape (B,), `dsd` (B, K), `log_tokens` (K,). `static` maps a fixed K to the log ratio of its
     step time to `no_spec`, shape (B,), where that arm was measured. Unmeasured cells are nan; those of them that
     nobody tried, though others at their batch size and K were, are `untried` (as batch size and K): the best of
-    what is left need not be the best. `table_assumed` says that no engine with a table was measured, and `dsd` holds
-    engines with a fixed K in its place.
+    what is left need not be the best. `filled` cells were not measured either, but could not win where they are: they
+    were read off between batch sizes where they were measured. `table_assumed` says that no engine with a table was
+    measured, and `dsd` holds engines with a fixed K in its place.
     """
 
     batch_sizes: tuple[int, ...]
@@ -27,6 +29,7 @@ class Surface:
     log_tokens: Sampled
     static: dict[int, Sampled]
     untried: frozenset[tuple[int, int]] = frozenset()
+    filled: frozenset[Cell] = frozenset()
     table_assumed: bool = False
 
     def table_tpot(self) -> Sampled:

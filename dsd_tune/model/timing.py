@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
 
 import numpy as np
 
@@ -72,14 +71,17 @@ def collect(blocks: Iterable[Block]) -> Timings:
 
 
 def _visits(blocks: Sequence[Block]) -> list[int]:
-    """The number of each block's visit, which ends with batch size, round, or the last engine that took part."""
+    """The number of each block's visit. What later engines add to it, after the first have ended, is another visit."""
     last = {block.start: place for place, block in enumerate(blocks)}
-    lives_until = accumulate((last[block.start] for block in blocks), max)
-    ends = [
-        end == place or (here.cell.batch_size, here.round) != (there.cell.batch_size, there.round)
-        for place, (end, (here, there)) in enumerate(zip(lives_until, pairwise(blocks), strict=False))
-    ]
-    return list(accumulate(ends, initial=0))
+    lives_until: dict[tuple[object, ...], tuple[int, int]] = {}
+    numbers = []
+    for place, block in enumerate(blocks):
+        visit = (block.phase, block.condition, block.stop, block.repetition)
+        first, end = lives_until.get(visit, (place, -1))
+        first = first if place <= end else place
+        lives_until[visit] = (first, max(end, last[block.start]))
+        numbers.append(first)
+    return numbers
 
 
 def _membership(labels: Sequence[int]) -> Array:
@@ -91,24 +93,29 @@ def _membership(labels: Sequence[int]) -> Array:
 def estimate_noise(timings: Timings) -> Noise:
     """Each source from what it explains beyond cells and the other sources (Henderson 1953, method 3).
 
-    The scatter's small part in the first two is left in them, on the safe side. So is drift in the starts where each
-    has visits of its own, since it cannot be told from luck there.
+    Drift is left in the starts where each has visits of its own, since it cannot be told from luck there.
     """
     cell, start, visit = timings.of_cell, timings.of_start, timings.of_visit
     everything = np.hstack([cell, start, visit])
     rest = _beyond(everything, timings.values)
     df = len(rest) - int(np.linalg.matrix_rank(everything))
+    blocks = Spread(float(np.sqrt(rest @ rest / df)), df) if df > 0 else Spread(UNKNOWN_BLOCK_SD, ASSUMED_DF)
+    scatter = blocks.sd**2 if df > 0 else 0.0
     return Noise(
-        starts=_explained(timings.values, start, np.hstack([cell, visit]))
-        or _explained(timings.values, start, cell)
+        starts=_explained(timings.values, start, np.hstack([cell, visit]), scatter)
+        or _explained(timings.values, start, cell, scatter)
         or Spread(UNKNOWN_START_SD, ASSUMED_DF),
-        drift=_explained(timings.values, visit, np.hstack([cell, start])) or Spread(UNKNOWN_DRIFT_SD, ASSUMED_DF),
-        blocks=Spread(float(np.sqrt(rest @ rest / df)), df) if df > 0 else Spread(UNKNOWN_BLOCK_SD, ASSUMED_DF),
+        drift=_explained(timings.values, visit, np.hstack([cell, start]), scatter)
+        or Spread(UNKNOWN_DRIFT_SD, ASSUMED_DF),
+        blocks=blocks,
     )
 
 
-def _explained(values: Array, effect: Array, given: Array) -> Spread | None:
-    """Deviation of the levels of `effect`; None where `given` leaves nothing to tell it by."""
+def _explained(values: Array, effect: Array, given: Array, scatter: float) -> Spread | None:
+    """Deviation of the levels of `effect`, beside blocks that scatter by a variance of `scatter`.
+
+    None where `given` leaves nothing to tell it by.
+    """
     columns = _beyond(given, effect)
     weight = float(np.sum(columns**2))
     if weight < 1e-9:
@@ -116,7 +123,8 @@ def _explained(values: Array, effect: Array, given: Array) -> Spread | None:
     left = _beyond(given, values)
     coefficients, _, rank, _ = np.linalg.lstsq(columns, left, rcond=1e-9)
     fitted = columns @ coefficients
-    return Spread(float(np.sqrt(fitted @ fitted / weight)), int(rank))
+    beyond_scatter = max(0.0, float(fitted @ fitted) - int(rank) * scatter)
+    return Spread(float(np.sqrt(beyond_scatter / weight)), int(rank))
 
 
 def _beyond(given: Array, columns: Array) -> Array:

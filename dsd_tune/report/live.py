@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -14,9 +14,12 @@ from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
+from dsd_tune.model.undecided import Undecided
 from dsd_tune.plan import Slot
+from dsd_tune.records.condition import Condition
 from dsd_tune.records.measurement import Arm, Block, Cell, Failure
 from dsd_tune.report.grid import cell_grid, fit_a_line
+from dsd_tune.sweep import Budget
 
 
 @dataclass(slots=True)
@@ -28,6 +31,8 @@ class Progress:
     failures: int = 0
     measured_here: int = 0
     began_at: float | None = None
+    budget: Budget = field(default_factory=Budget)
+    regret: float | None = None
     step_s: dict[Cell, list[float]] = field(default_factory=lambda: defaultdict(list))
     steps: dict[int, int] = field(default_factory=lambda: defaultdict(int))
     tokens: dict[int, int] = field(default_factory=lambda: defaultdict(int))
@@ -60,11 +65,14 @@ class Progress:
         return statistics.median(self.step_s[cell]) / length if length and cell in self.step_s else None
 
     def headline(self) -> str:
-        """Blocks done and time left, in one line."""
+        """Blocks done and time left until the plan is asked again, what the table may lose, and the budget used."""
         left = self.left_s()
         rest = "" if left is None else f", about {_clock(left)} left"
         failed = f", {self.failures} failed" if self.failures else ""
-        return f"{self.done} of {self.turns} blocks{failed}{rest}"
+        regret = "" if self.regret is None else f", expected regret {self.regret:.1%}"
+        limit = self.budget.limit_s
+        spent = "" if limit is None else f", {_clock(self.budget.used_s)} of {_clock(limit)} used"
+        return f"{self.done} of {self.turns} blocks{failed}{rest}{regret}{spent}"
 
 
 class View(Protocol):
@@ -83,10 +91,13 @@ class Watcher:
     progress: Progress
 
     def planned(self, turns: int, done: int) -> None:
-        """A part of the plan begins; what is on disk already counts as done."""
-        self.progress.turns += turns
-        self.progress.done += done
-        self.view.refresh("resuming" if done else "planning")
+        """A descent begins; what is on disk already counts as done."""
+        self.progress.turns, self.progress.done = turns, done
+        self.view.refresh("going on" if done else "planning")
+
+    def judged(self, undecided: Mapping[Condition, Undecided]) -> None:
+        """The plan was asked what is left open; of several conditions the worst counts."""
+        self.progress.regret = max((open_.regret for open_ in undecided.values()), default=None)
 
     def starting(self, slot: Slot) -> None:
         """An engine start begins."""
@@ -102,9 +113,9 @@ class Watcher:
 
 
 @contextmanager
-def watch(console: Console) -> Iterator[Watcher]:
+def watch(console: Console, budget: Budget | None = None) -> Iterator[Watcher]:
     """A watcher that draws a live table where the console is a terminal, and prints lines elsewhere."""
-    progress = Progress()
+    progress = Progress(budget=budget or Budget())
     if not console.is_terminal:
         yield Watcher(_Lines(console, progress), progress)
         return
