@@ -199,9 +199,17 @@ class Plan:
         for key_condition, cell in list(self._starts):
             if key_condition == condition and cell.batch_size not in self._request.batch_sizes:
                 found[cell.batch_size] |= {0} if arm is Arm.NO_SPEC else {cell.k} if cell.arm is arm else set()
-        for batch_size, ks in self._open(condition).refine.items():
+        for batch_size, ks in self._new_looks(condition).items():
             found[batch_size] |= set(self._in_arm(arm, ks))
         return found
+
+    def _new_looks(self, condition: Condition) -> dict[int, tuple[int, ...]]:
+        """Batch sizes to be looked at now. No more of them in all than anchors, so that cost grows as slowly."""
+        anchors = set(self._request.batch_sizes)
+        known = [cell for other, cell in self._starts if other == condition and cell.arm is Arm.DSD]
+        looked_at = {cell.batch_size for cell in known} - anchors
+        new = [(b, ks) for b, ks in self._open(condition).refine.items() if b not in looked_at]
+        return dict(new[: max(0, len(anchors) - len(looked_at))])
 
     def _in_arm(self, arm: Arm, ks: Iterable[int]) -> tuple[int, ...]:
         return tuple(ks) if arm is Arm.DSD else (self._fixed_k or 0,) if arm is Arm.STATIC else (0,)
@@ -243,7 +251,7 @@ class Plan:
     def _is_open(self) -> bool:
         """Whether a look at other batch sizes, or another one at the same, would help."""
         return any(
-            open_.refine or any(self._looks(condition, b) < MOST_VISITS for b in open_.repeat)
+            self._new_looks(condition) or any(self._looks(condition, b) < MOST_VISITS for b in open_.repeat)
             for condition, open_ in self._undecided.items()
         )
 

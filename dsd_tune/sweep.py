@@ -101,6 +101,8 @@ class Sweep:
         samples = ledger.samples()
         self._proven_arms = {s.cell.arm for s in samples if isinstance(s, Block)}
         self._ends: dict[tuple[Condition, Cell], list[str]] = defaultdict(list)
+        self._undecided: Mapping[Condition, Undecided] = {}
+        self._judged_after = 0
         self._start_takes_s = 0.0
         self._turn_takes_s = 0.0
 
@@ -132,9 +134,10 @@ class Sweep:
         plan = Plan(self._request, phase, samples, under_way=under_way, fixed_k=fixed_k)
         if phase is Phase.STATIC or not plan.is_covered:
             return plan
-        undecided = self._judge(samples)
-        self._observer.judged(undecided)
-        return Plan(self._request, phase, samples, under_way=under_way, undecided=undecided)
+        if len(samples) != self._judged_after:
+            self._judged_after, self._undecided = len(samples), self._judge(samples)
+            self._observer.judged(self._undecided)
+        return Plan(self._request, phase, samples, under_way=under_way, undecided=self._undecided)
 
     def _sit(self, aboard: Aboard) -> bool:
         """Make every stop there is for the engines of one sitting; false where there was none."""

@@ -1,6 +1,7 @@
 """Valid records for tests: each takes only what the test is about."""
 
 import json
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -251,6 +252,22 @@ def swept(engine: Engine, *, fixed_k: int | None = None, target: float | None = 
     if fixed_k:
         sweep.measure_static(fixed_k)
     return shelf
+
+
+def starts_of(shelf: Shelf) -> dict[Cell, int]:
+    """How many engine starts each cell was tried in, at its own stop."""
+    tried: dict[Cell, set[int]] = defaultdict(set)
+    for sample in shelf.kept:
+        if sample.stop == sample.cell.batch_size:
+            tried[sample.cell].add(sample.start)
+    return {cell: len(starts) for cell, starts in tried.items()}
+
+
+def asked_for(shelf: Shelf) -> set[Cell]:
+    """The anchors of a run, in both of its first arms."""
+    request = shelf.manifest.request
+    off = {Cell(Arm.NO_SPEC, b, 0) for b in request.batch_sizes}
+    return off | {Cell(Arm.DSD, b, k) for b in request.batch_sizes for k in request.ks}
 
 
 def a_surface(

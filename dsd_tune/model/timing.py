@@ -72,15 +72,16 @@ def collect(blocks: Iterable[Block]) -> Timings:
 
 def _visits(blocks: Sequence[Block]) -> list[int]:
     """The number of each block's visit. What later engines add to it, after the first have ended, is another visit."""
-    last = {block.start: place for place, block in enumerate(blocks)}
-    lives_until: dict[tuple[object, ...], tuple[int, int]] = {}
+    ends = {block.start: place for place, block in enumerate(blocks)}
+    begins = {block.start: place for place, block in reversed(list(enumerate(blocks)))}
+    known: dict[tuple[object, ...], tuple[int, int]] = {}
     numbers = []
     for place, block in enumerate(blocks):
         visit = (block.phase, block.condition, block.stop, block.repetition)
-        first, end = lives_until.get(visit, (place, -1))
-        first = first if place <= end else place
-        lives_until[visit] = (first, max(end, last[block.start]))
-        numbers.append(first)
+        number, lives_until = known.get(visit, (place, -1))
+        number = number if begins[block.start] <= lives_until else place
+        known[visit] = (number, max(lives_until, ends[block.start]))
+        numbers.append(number)
     return numbers
 
 

@@ -24,9 +24,9 @@ IN_PLAY = 3
 WORTH_A_LOOK = 0.1
 """A gap between two batch sizes is looked into if it may cost this share of the target."""
 
-MISPLACED = 0.1
-"""Mean loss, as a share of what the wrong K costs at the ends of a gap, if the boundary lies anywhere in it: 0.05 if
-costs grow evenly up to the boundary, 0.25 if they jump there."""
+MISPLACED = 0.25
+"""Mean loss, as a share of what the wrong K costs at the ends of a gap, if costs jump anywhere in it. Where they grow
+evenly up to the boundary it is 0.05, but nobody knows that before looking."""
 
 _THIN = 10
 """Of so many draws one is used for the table: it is asked for after every descent."""
@@ -36,7 +36,8 @@ _THIN = 10
 class Undecided:
     """`regret` is the share of TPOT that the table is expected to lose to the best K of each batch size.
 
-    By batch size: Ks `in_play` where it was measured; those to `refine`, where nothing was; those to `repeat`.
+    By batch size: Ks `in_play` where it was measured; those to `refine`, where nothing was, the most urgent first;
+    those to `repeat`.
     `starts` is the number of engine starts that the verdict needs, 0 where more would not help it.
     """
 
@@ -64,10 +65,10 @@ def undecided(surface: Surface, max_num_seqs: int, capture_limit: int | None, ta
     regret = view.regret() + sum(gaps.values())
     refine = dict(view.around_limits())
     repeat = {}
+    for (left, right), risk in sorted(gaps.items(), key=lambda gap: -gap[1]):
+        if risk > WORTH_A_LOOK * target:
+            refine.setdefault(round((left * right) ** 0.5), view.in_play_between(left, right))
     if regret > target:
-        for (left, right), risk in gaps.items():
-            if risk > WORTH_A_LOOK * target:
-                refine.setdefault(round((left * right) ** 0.5), view.in_play_between(left, right))
         repeat = {b: ks for b, ks in view.in_play.items() if len(ks) > 1 and view.at_stake(b) > target}
     return Undecided(regret, view.in_play, refine, repeat)
 
@@ -110,15 +111,23 @@ class _View:
         for k in self._surface.ks if self._limit else ():
             last = (self._limit or 0) // (k + 1)
             for left, right in pairwise(self._sizes):
-                ks = self.in_play_between(left, right)
-                if left <= last < right and k in ks:
+                if left <= last < right and k in self.in_play_between(left, right):
+                    ks = self._beside(k, left, right)
                     yield from ((b, ks) for b in (last, last + 1) if b not in (left, right))
 
     def in_play_between(self, left: int, right: int) -> tuple[int, ...]:
-        """The Ks of the table on both sides, and others in play there."""
+        """The Ks of the table on both sides, and those that seem the best in between."""
         chosen = [self._table.k_at(left), self._table.k_at(right)]
-        ks = dict.fromkeys([*chosen, *self.in_play[left], *self.in_play[right]])
-        return tuple(sorted(list(ks)[:IN_PLAY]))
+        return tuple(sorted(list(dict.fromkeys([*chosen, *self._best_between(left, right)]))[:IN_PLAY]))
+
+    def _beside(self, k: int, left: int, right: int) -> tuple[int, ...]:
+        """One K and the best other one: what to change to where it falls behind."""
+        other = next((other for other in self._best_between(left, right) if other != k), k)
+        return tuple(sorted({k, other}))
+
+    def _best_between(self, left: int, right: int) -> list[int]:
+        between = self._row(left).point + self._row(right).point
+        return [self._surface.ks[i] for i in np.argsort(between) if np.isfinite(between[i])]
 
     def _choose(self) -> Table:
         thin = replace(self._surface, dsd=_thinned(self._surface.dsd), log_tokens=_thinned(self._surface.log_tokens))

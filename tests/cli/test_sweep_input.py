@@ -1,4 +1,5 @@
 import json
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -17,8 +18,9 @@ from dsd_tune.storage import formats
 from dsd_tune.storage.run_directory import RunDirectory
 
 EAGLE = '{"method": "eagle", "model": "drafter"}'
-SMALL = ("--batch-sizes", "1,4", "--max-k", "2", "--starts", "2")
-TURNS = 2 * 2 * 2 * (1 + 3)
+SMALL = ("--batch-sizes", "1,4", "--max-k", "2", "--starts", "2", "--target-regret", "90%")
+TURNS = 2 * 2 * 2 * (1 + 3) + 1
+"""Starts, rounds, batch sizes and Ks of both arms, and the reference after the first stop."""
 
 Options = dict[str, object]
 
@@ -79,6 +81,10 @@ def no_engine(monkeypatch: pytest.MonkeyPatch) -> None:
         (("--batch-sizes", "0"), "batch size 0 is impossible"),
         (("--max-num-seqs", "0"), "--max-num-seqs must be 1 or more"),
         (("--temperature", "inf"), "is no temperature"),
+        (("--budget", "10"), "'10' is no time to spend. Write 30s, 10m or 2h."),
+        (("--budget", "0m"), "'0m' is no time to spend"),
+        (("--target-regret", "2"), "'2' is no share to lose. Write 2% or 0.02."),
+        (("--target-regret", "-1%"), "'-1%' is no share to lose"),
     ],
     ids=lambda part: " ".join(part) if isinstance(part, tuple) else "",
 )
@@ -268,7 +274,7 @@ def _turns(run: Path) -> list[Turn]:
 def test_an_interrupted_sweep_goes_on(
     sweep: Callable[..., Any], engine: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, blocks: int
 ) -> None:
-    """After Ctrl-C, among the arms or at the fixed K, the same command finishes the plan it had, each turn once."""
+    """After Ctrl-C, among the arms or at the fixed K, the same command measures what is missing, each turn once."""
     engine["law"] = CostLaw(graphs_static=0.8)
     with monkeypatch.context() as patch:
         _interrupted_after(patch, blocks)
@@ -279,8 +285,20 @@ def test_an_interrupted_sweep_goes_on(
     assert len(_turns(tmp_path / "run")) == blocks
     assert sweep(*SMALL).code == 0
     turns = _turns(tmp_path / "run")
-    assert len(turns) == len(set(turns)) == TURNS + 2 * 2 * 2 * 2
-    assert len({t.cell.k for t in turns if t.cell.arm is Arm.STATIC}) == 1
+    assert len(turns) == len(set(turns))
+    cells = Counter(turn.cell for turn in set(turns) if turn.round == 0)
+    assert min(cells.values()) >= 2
+    assert len(cells) == 2 * (1 + 3 + 1)
+
+
+def test_a_budget_ends_a_sweep_and_more_of_it_goes_on(
+    sweep: Callable[..., Any], engine: dict[str, Any], tmp_path: Path
+) -> None:
+    """A sweep without time to begin ends with exit code 0; asked again with more, it measures what is missing."""
+    assert sweep(*SMALL, "--budget", "0.0000001s").code == 0
+    assert _turns(tmp_path / "run") == []
+    assert sweep(*SMALL, "--budget", "10m").code == 0
+    assert len(_turns(tmp_path / "run")) == TURNS
 
 
 def test_a_fixed_k_runs_only_where_graphs_differ(

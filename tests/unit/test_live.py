@@ -5,10 +5,16 @@ from builders import a_block, a_failure, a_shelf, a_sweep
 from rich.console import Console
 
 from dsd_tune.engines.simulated import NO_NOISE, SimulatedEngine
+from dsd_tune.model.undecided import Undecided
 from dsd_tune.plan import Slot
+from dsd_tune.records.condition import Condition
 from dsd_tune.records.measurement import Arm, Block, Cell, Phase, PromptCounts
 from dsd_tune.report import live
 from dsd_tune.report.live import Progress, Watcher, watch
+from dsd_tune.sweep import Budget
+
+BLOCKS = 2 * 2 * 3 * (1 + 3) + 2
+"""Starts, rounds, batch sizes and Ks of both arms in the builders' request, and the references between the stops."""
 
 
 def _console(*, terminal: bool) -> Console:
@@ -85,14 +91,24 @@ def test_failures_are_counted_and_told() -> None:
     assert view.notes[-1] == "static B=16 K=2 failed: out of memory"
 
 
-def test_parts_of_a_plan_add_up() -> None:
-    """The fixed K's part of the plan is added to the arms'."""
+def test_a_plan_that_grows_is_told() -> None:
+    """With every descent the number of blocks is told anew."""
     view = Blind()
     watcher = Watcher(view, Progress())
-    watcher.planned(10, 10)
-    watcher.planned(6, 0)
+    watcher.planned(10, 0)
+    watcher.planned(16, 10)
     assert watcher.progress.headline() == "10 of 16 blocks"
-    assert view.notes == ["resuming", "planning"]
+    assert view.notes == ["planning", "going on"]
+
+
+def test_what_is_spent_and_what_is_open_are_told(clock: list[float]) -> None:
+    """The headline holds the expected regret of the worst condition, and how much of the budget is used."""
+    watcher = Watcher(Blind(), Progress(budget=Budget(600, clock=lambda: clock[0])))
+    clock[0] += 95
+    watcher.planned(10, 0)
+    watcher.judged({Condition(512, 0.0): Undecided(0.013), Condition(4096, 0.0): Undecided(0.021)})
+    headline = "0 of 10 blocks, expected regret 2.1%, 1 min 35 s of 10 min 0 s used"
+    assert watcher.progress.headline() == headline
 
 
 def test_a_log_gets_plain_lines(clock: list[float]) -> None:
@@ -138,7 +154,7 @@ def test_a_terminal_gets_a_table() -> None:
         a_sweep(engine, a_shelf(engine), watcher).measure_arms()
     frame = _text(console)
     last = frame[frame.rindex("TPOT in ms") :]
-    assert "48 of 48 blocks" in last
+    assert f"{BLOCKS} of {BLOCKS} blocks" in last
     assert "Acceptance length: K=1 1." in last
     assert "no spec" in last
     assert all(len(line) <= 80 for line in last.splitlines())

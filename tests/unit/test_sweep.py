@@ -3,30 +3,26 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from builders import Shelf, Silent, a_manifest, a_request, a_shelf, a_sweep, swept
+from builders import Shelf, Silent, a_manifest, a_request, a_shelf, a_sweep, asked_for, starts_of, swept
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dsd_tune.engines.cost_law import CostLaw
 from dsd_tune.engines.simulated import SimulatedEngine
 from dsd_tune.errors import EngineFailed
-from dsd_tune.plan import Slot, Turn, plan_arms, plan_static
-from dsd_tune.records.measurement import Arm, Block, Cell, Failure
+from dsd_tune.plan import ENGINES_A_CELL, Slot, Turn
+from dsd_tune.records.measurement import Arm, Block, Cell, Failure, Phase
 from dsd_tune.storage.run_directory import RunDirectory
-from dsd_tune.sweep import ENGINES_A_CELL, STARTS_A_SLOT, Sweep
+from dsd_tune.studies.solo import SoloLedger
+from dsd_tune.sweep import STARTS_A_SLOT
 
 DOOMED = Cell(Arm.DSD, 16, 2)
-PLANNED = 2 * 2 * 3 * (1 + 3)
-"""Starts, rounds, batch sizes, and Ks of both arms in the builders' request."""
+PLANNED = 2 * 2 * 3 * (1 + 3) + 2
+"""Starts, rounds, batch sizes and Ks of both arms in the builders' request, and the references between the stops."""
 
 
 def _turns(samples: list[Block | Failure]) -> Counter[Turn]:
     return Counter(Turn.of(s) for s in samples)
-
-
-def _planned(shelf: Shelf, alive_together: int) -> Counter[Turn]:
-    sittings = plan_arms(shelf.manifest.request, alive_together)
-    return Counter(turn for sitting in sittings for turn in sitting.turns)
 
 
 def _blocks(shelf: Shelf) -> list[Block]:
@@ -78,12 +74,13 @@ class Notebook(Silent):
         self.seen.append(sample)
 
 
-@pytest.mark.parametrize("alive_together", [1, 2, 8])
-def test_every_turn_is_taken_once(alive_together: int) -> None:
-    """An undisturbed sweep measures the plan, the whole plan, and nothing else, however many engines fit."""
+@pytest.mark.parametrize(("alive_together", "references"), [(1, 4 * 2), (2, 2 * 2), (8, 2)])
+def test_every_cell_gets_its_starts(alive_together: int, references: int) -> None:
+    """An undisturbed sweep measures what was asked for in as many starts, however many engines fit, and no more."""
     shelf = swept(SimulatedEngine(alive_together=alive_together))
-    assert len(_blocks(shelf)) == PLANNED
-    assert _turns(shelf.kept) == _planned(shelf, alive_together)
+    assert starts_of(shelf) == dict.fromkeys(asked_for(shelf), 2)
+    assert len(_blocks(shelf)) == PLANNED - 2 + references
+    assert max(_turns(shelf.kept).values()) == 1
 
 
 def test_engines_that_do_not_fit_together_never_meet() -> None:
@@ -93,23 +90,30 @@ def test_engines_that_do_not_fit_together_never_meet() -> None:
     shelf = a_shelf(engine)
     a_sweep(engine, shelf, notebook).measure_arms()
     assert _failures(shelf) == []
-    assert notebook.slots == [0, 1, 2, 3]
+    assert len(notebook.slots) == 4
 
 
 @given(st.integers(0, PLANNED + 3), st.integers(0, PLANNED), st.sampled_from([1, 2, 4]))
 @settings(max_examples=25)
 def test_resumed_sweeps_lose_and_repeat_nothing(first: int, second: int, alive_together: int) -> None:
-    """Interrupted twice anywhere and resumed, a sweep takes each turn once and keeps what it had."""
+    """Interrupted twice anywhere and resumed, a sweep keeps what it had and ends with every start of every cell."""
     shelf = a_shelf(SimulatedEngine(alive_together=alive_together))
-    kept: list[Block | Failure] = []
     for events in (first, second, 10_000):
+        kept = shelf.samples()
         try:
             engine = SimulatedEngine(alive_together=alive_together)
-            a_sweep(engine, shelf, Impatient(events)).measure_arms()
+            a_sweep(engine, _reopened(shelf), Impatient(events)).measure_arms()
         except KeyboardInterrupt:
             assert shelf.kept[: len(kept)] == kept
-            kept = shelf.samples()
-    assert _turns(shelf.kept) == _planned(shelf, alive_together)
+    assert set(starts_of(shelf)) == asked_for(shelf)
+    assert min(starts_of(shelf).values()) == 2
+    assert max(_turns(shelf.kept).values()) == 1
+
+
+def _reopened(shelf: Shelf) -> Shelf:
+    """As a new process finds it: the claims of the one that died are gone."""
+    shelf.claimed.clear()
+    return shelf
 
 
 def test_an_interrupted_sweep_leaves_no_engine_behind() -> None:
@@ -136,16 +140,18 @@ def test_a_finished_sweep_starts_no_engine() -> None:
     shelf = swept(SimulatedEngine(alive_together=4))
     notebook = Notebook()
     a_sweep(SimulatedEngine(alive_together=4), shelf, notebook).measure_arms()
-    assert notebook == Notebook(plans=[(PLANNED, PLANNED)])
+    assert notebook == Notebook()
 
 
-def test_only_slots_with_turns_left_are_started() -> None:
-    """A resumed sweep starts no engine whose turns are all on disk."""
+def test_only_arms_with_starts_left_are_started() -> None:
+    """A resumed sweep starts no engine of an arm that has all its starts."""
     shelf = swept(SimulatedEngine(alive_together=4))
-    shelf.kept = [s for s in shelf.kept if s.slot != 2]
-    notebook = Notebook()
-    a_sweep(SimulatedEngine(alive_together=4), shelf, notebook).measure_arms()
-    assert notebook.slots == [2]
+    lost = next(s.slot for s in shelf.kept if s.cell.arm is Arm.DSD)
+    shelf.kept = [s for s in shelf.kept if s.slot != lost]
+    before = len(shelf.kept)
+    a_sweep(SimulatedEngine(alive_together=4), _reopened(shelf)).measure_arms()
+    assert {s.cell.arm for s in shelf.kept[before:]} == {Arm.DSD}
+    assert starts_of(shelf) == dict.fromkeys(asked_for(shelf), 2)
 
 
 def test_blocks_are_kept_before_they_are_told() -> None:
@@ -185,7 +191,7 @@ def test_a_deadly_cell_does_not_use_up_its_engines() -> None:
     notebook = Notebook()
     a_sweep(engine, shelf, notebook).measure_arms()
     assert {f.cell for f in _failures(shelf)} == set(doomed)
-    assert len(_failures(shelf)) == len(doomed) * 6 * 3
+    assert set(starts_of(shelf)) - set(doomed) == asked_for(shelf) - set(doomed)
     assert len(notebook.slots) == 6 + len(doomed) * ENGINES_A_CELL
 
 
@@ -195,9 +201,9 @@ def test_an_engine_that_keeps_failing_is_given_up() -> None:
     notebook = Notebook()
     shelf = a_shelf(engine)
     a_sweep(engine, shelf, notebook).measure_arms()
-    assert notebook.slots == [0, 1, 2, 2, 2, 3]
-    assert {f.slot for f in _failures(shelf)} == {2}
-    assert len(_failures(shelf)) == PLANNED * 3 // 8
+    assert len(notebook.slots) == 4 + STARTS_A_SLOT - 1
+    assert len({f.slot for f in _failures(shelf)}) == 1
+    assert {f.cell for f in _failures(shelf)} == {c for c in asked_for(shelf) if c.arm is Arm.DSD}
     assert _failures(shelf)[-1].reason == "the engine failed to start 3 times."
 
 
@@ -213,7 +219,7 @@ def test_an_arm_that_never_starts_ends_the_sweep(start: int) -> None:
 def test_a_start_that_fails_once_is_tried_again() -> None:
     """Where the arm has run before, a start that fails costs nothing but another start."""
     shelf = swept(SimulatedEngine(alive_together=1, failing_starts=[3]))
-    assert _turns(shelf.kept) == _planned(shelf, 1)
+    assert starts_of(shelf) == dict.fromkeys(asked_for(shelf), 2)
     assert _failures(shelf) == []
 
 
@@ -221,9 +227,10 @@ def test_fixed_k_is_measured_beside_fresh_engines() -> None:
     """The best fixed K runs in slots of its own, alternating with engines without speculation."""
     engine = SimulatedEngine(CostLaw(graphs_static=0.9), alive_together=4)
     shelf = swept(engine, fixed_k=2)
-    later = Counter(t for s in plan_static(shelf.manifest.request, 4, 2) for t in s.turns)
-    assert _turns(shelf.kept) == _planned(shelf, 4) + later
-    assert {s.cell.arm for s in shelf.kept if s.slot >= 4} == {Arm.NO_SPEC, Arm.STATIC}
+    static = [s for s in shelf.kept if s.phase is Phase.STATIC]
+    assert {s.cell.arm for s in static} == {Arm.NO_SPEC, Arm.STATIC}
+    assert {s.slot for s in static}.isdisjoint({s.slot for s in shelf.kept if s.phase is Phase.MAIN})
+    assert len(static) == 2 * 2 * 3 * 2 + 2
 
 
 @pytest.mark.parametrize(("graphs_static", "differs"), [(0.9, True), (1.0, False)])
@@ -252,13 +259,16 @@ def test_progress_is_told_from_the_first_block() -> None:
 
 
 def test_a_run_directory_keeps_every_block(tmp_path: Path) -> None:
-    """On a real disk, a sweep that was interrupted and resumed holds each turn once."""
+    """On a real disk, a sweep that was interrupted and resumed holds what it had, and the rest."""
     environment = SimulatedEngine().describe()
     manifest = a_manifest(request=a_request(starts=1, rounds=1), environment=environment)
     run = RunDirectory.create(tmp_path, manifest)
     with pytest.raises(KeyboardInterrupt):
-        Sweep(SimulatedEngine(alive_together=2), run, Impatient(7)).measure_arms()
+        a_sweep(SimulatedEngine(alive_together=2), SoloLedger(run), Impatient(7)).measure_arms()
     again = RunDirectory.create(tmp_path, manifest)
-    assert len(again.samples()) == 6
-    Sweep(SimulatedEngine(alive_together=2), again, Silent()).measure_arms()
-    assert _turns(run.samples()) == Counter(t for s in plan_arms(manifest.request, 2) for t in s.turns)
+    kept = again.samples()
+    assert len(kept) == 6
+    a_sweep(SimulatedEngine(alive_together=2), SoloLedger(again)).measure_arms()
+    assert run.samples()[:6] == kept
+    assert {s.cell for s in run.samples()} == asked_for(Shelf(manifest))
+    assert max(_turns(run.samples()).values()) == 1

@@ -1,13 +1,13 @@
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
-from builders import a_block, a_request
+from builders import a_block
 
 from dsd_tune.model.sampled import Sampled
 from dsd_tune.model.timing import UNKNOWN_DRIFT_SD, collect, draw_cells, estimate_noise
-from dsd_tune.plan import plan_arms
 from dsd_tune.records.measurement import Arm, Block, Cell
 
 SIZES = (1, 4, 16)
@@ -34,25 +34,27 @@ def _blocks(
     alive_together: int = 99,
     sizes: Sequence[int] = SIZES,
 ) -> list[Block]:
-    """Blocks of one step each around the truth, in the order of a plan, of `cells` alone.
+    """Blocks of one step each around the truth, of `cells` alone: every engine visits each size in each round.
 
-    The machine's speed is drawn anew for each sitting, round and batch size.
+    Engines take turns, singly or in pairs, or all live together. The machine's speed is drawn anew for each visit.
     """
-    request = a_request(starts=starts, rounds=rounds, batch_sizes=sizes)
-    wanted = set(cells)
     luck = start_sd * rng.standard_normal(2 * starts)
+    engines = [(start, (Arm.NO_SPEC, Arm.DSD)[(start % 2) ^ (start // 2 % 2)]) for start in range(2 * starts)]
+    at_once = min(len(engines), alive_together)
     taken = []
-    for sitting in plan_arms(request, alive_together):
-        speed = drift_sd * rng.standard_normal((rounds, max(sizes) + 1))
-        for turn in (t for t in sitting.turns if t.cell in wanted):
-            noise = luck[turn.slot] + speed[turn.round, turn.cell.batch_size] + block_sd * rng.standard_normal()
-            block = _block(turn.cell, first_start + turn.slot, _truth_s(turn.cell) * np.exp(noise))
-            taken.append(replace(block, round=turn.round))
+    for first in range(0, len(engines), at_once):
+        for round_, size in product(range(rounds), reversed(sizes)):
+            speed = drift_sd * rng.standard_normal()
+            for start, arm in engines[first : first + at_once]:
+                for cell in (c for c in cells if c.arm is arm and c.batch_size == size):
+                    noise = luck[start] + speed + block_sd * rng.standard_normal()
+                    block = _block(cell, first_start + start, _truth_s(cell) * np.exp(noise))
+                    taken.append(replace(block, repetition=first * rounds + round_))
     return taken
 
 
 def _block(cell: Cell, start: int, *step_s: float) -> Block:
-    return a_block(cell=cell, start=start, step_s=step_s, steps_run=len(step_s))
+    return a_block(cell=cell, stop=cell.batch_size, start=start, step_s=step_s, steps_run=len(step_s))
 
 
 def _drawn(blocks: list[Block], rng: np.random.Generator, grid: list[list[Cell]] = GRID) -> Sampled:
@@ -134,7 +136,7 @@ def test_a_missed_visit_does_not_let_drift_in() -> None:
     for seed in range(20):
         rng = np.random.default_rng(seed)
         blocks = _blocks(rng, start_sd=0.005, drift_sd=0.1, block_sd=0.005, cells=BOTH)
-        drawn = _drawn([b for b in blocks if (b.cell, b.round) != (failed, 0)], rng)
+        drawn = _drawn([b for b in blocks if (b.cell, b.repetition) != (failed, 0)], rng)
         errors.append((drawn.point - _log_truth())[1, 2] - (drawn.point - _log_truth())[1, 1])
     assert np.sqrt(np.mean(np.square(errors))) < 0.015
 
@@ -163,12 +165,18 @@ def test_one_round_alive_together_cannot_tell_drift() -> None:
     assert _width(_drawn(blocks, rng)) > 3 * UNKNOWN_DRIFT_SD
 
 
-def test_only_a_stay_is_one_visit() -> None:
-    """Blocks share a visit if nothing else came between them; coming back to a batch size is another visit."""
-    cell, other = CELLS[0], CELLS[3]
-    stays = [(cell, 0), (cell, 0), (other, 0), (cell, 0), (cell, 1)]
-    of_visit = collect([replace(_block(c, 0, 0.02), round=r) for c, r in stays]).of_visit
-    np.testing.assert_array_equal(of_visit.argmax(1), [0, 0, 1, 2, 3])
+def test_a_visit_is_what_its_blocks_say() -> None:
+    """Blocks of one stop and repetition share a visit, its reference cell at another batch size too."""
+    cell, other = CELLS[3], CELLS[0]
+    stays = [(cell, 4, 0), (cell, 4, 0), (other, 4, 0), (other, 1, 0), (cell, 4, 1)]
+    blocks = [replace(_block(c, 0, 0.02), stop=stop, repetition=r, round=i) for i, (c, stop, r) in enumerate(stays)]
+    np.testing.assert_array_equal(collect(blocks).of_visit.argmax(1), [0, 0, 0, 1, 2])
+
+
+def test_workers_that_measure_at_once_do_not_mix_visits() -> None:
+    """Blocks of two visits that alternate in time, since two workers took them, are two visits."""
+    blocks = [replace(_block(CELLS[0], i % 2, 0.02), repetition=i % 2) for i in range(4)]
+    np.testing.assert_array_equal(collect(blocks).of_visit.argmax(1), [0, 1, 0, 1])
 
 
 def test_a_visit_does_not_outlive_its_engines() -> None:
@@ -235,7 +243,7 @@ def _interrupted(rng: np.random.Generator, start_sd: float, block_sd: float) -> 
     """Three starts that took the first cells twice, then died; three more that took the rest once."""
     before = _blocks(rng, start_sd=start_sd, block_sd=block_sd, cells=CELLS[:5], rounds=2)
     after = _blocks(rng, start_sd=start_sd, block_sd=block_sd, cells=CELLS[4:], first_start=6, rounds=1)
-    return before + after
+    return before + [replace(block, repetition=2) for block in after]
 
 
 def test_resumed_runs_keep_the_spreads_apart() -> None:
