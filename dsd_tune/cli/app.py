@@ -15,6 +15,7 @@ from dsd_tune.cli.check import check
 from dsd_tune.cli.emit_config import emit_config
 from dsd_tune.cli.fit import fit
 from dsd_tune.cli.import_ import import_
+from dsd_tune.cli.plan import plan
 from dsd_tune.cli.stdout import Stdout
 from dsd_tune.cli.sweep import sweep
 from dsd_tune.cli.testbed import testbed
@@ -29,6 +30,7 @@ app = typer.Typer(
 )
 # In the order of a user's work; typer lists groups after commands.
 app.add_typer(testbed)
+app.command()(plan)
 app.command()(sweep)
 app.command("import")(import_)
 app.command()(fit)

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from dsd_tune.cli import flags
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -18,33 +20,23 @@ def sweep(
     out: Annotated[
         Path, typer.Option("-o", "--output-dir", metavar="RUN", help="Run directory; resumed if it exists.")
     ],
-    model: Annotated[str | None, typer.Option(help="Model name or folder, as in `vllm serve`.")] = None,
-    speculative_config: Annotated[
-        str | None, typer.Option(metavar="JSON", help="As in `vllm serve`, without a table.")
-    ] = None,
-    prompts: Annotated[Path | None, typer.Option(metavar="FILE", help="JSONL, one `prompt` a line.")] = None,
-    testbed: Annotated[bool, typer.Option("--testbed", help="Use the testbed for what is not given.")] = False,
-    batch_sizes: Annotated[
-        str | None, typer.Option(metavar="B,B,...", help="Default: 1, 2, 4, ... up to --max-num-seqs.")
-    ] = None,
-    max_k: Annotated[int | None, typer.Option(help="Largest K. Default: num_speculative_tokens, or 4.")] = None,
-    max_num_seqs: Annotated[
-        int | None, typer.Option(help="As in `vllm serve`. Default: the largest batch size, or 32.")
-    ] = None,
-    max_context: Annotated[int, typer.Option(min=64, help="Longest sequence measured, in tokens.")] = 512,
-    temperature: Annotated[float, typer.Option(min=0.0, help="Sampling temperature of the traffic.")] = 0.0,
-    starts: Annotated[int, typer.Option(min=1, help="Engine starts an arm.")] = 3,
-    rounds: Annotated[int, typer.Option(min=1, help="Blocks a cell in each engine start.")] = 2,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of orders and prompts.")] = 0,
-    budget: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Time to measure for: 30s, 10m, 2h. Default: no limit.")
-    ] = None,
+    model: flags.Model = None,
+    speculative_config: flags.SpeculativeConfig = None,
+    prompts: flags.Prompts = None,
+    testbed: flags.Testbed = False,
+    batch_sizes: flags.BatchSizes = None,
+    max_k: flags.MaxK = None,
+    max_num_seqs: flags.MaxNumSeqs = None,
+    max_context: flags.MaxContext = 512,
+    temperature: flags.Temperature = 0.0,
+    starts: flags.Starts = 3,
+    rounds: flags.Rounds = 2,
+    seed: flags.Seed = 0,
+    budget: flags.Budget = None,
     target_regret: Annotated[
         str, typer.Option(metavar="SHARE", help="Go on until the table is expected to lose no more: 2%, 0.02.")
     ] = "2%",
-    engine_flags: Annotated[
-        list[str] | None, typer.Argument(metavar="[-- ENGINE FLAGS]", help="Further flags of `vllm serve`.")
-    ] = None,
+    engine_flags: flags.EngineFlags = None,
 ) -> None:
     """Measure a real engine over batch size and K.
 
@@ -89,12 +81,11 @@ def _measure(
     budget_s: float | None,
     target_regret: float,
 ) -> None:
-    import json
     import time
     from importlib.metadata import version
 
+    from dsd_tune.cli.engine import engine_of
     from dsd_tune.cli.judge import fixed_k, judge
-    from dsd_tune.engines.vllm_engine import VllmEngine
     from dsd_tune.records.run import Manifest
     from dsd_tune.report.live import watch
     from dsd_tune.storage.run_directory import RunDirectory, log_directory
@@ -102,18 +93,7 @@ def _measure(
     from dsd_tune.sweep import Budget, Sweep
 
     RunDirectory.require_usable(out, request)
-    engine = VllmEngine(
-        model=request.model,
-        speculative_config=json.loads(request.speculative_config),
-        ks=request.ks,
-        max_num_seqs=request.max_num_seqs,
-        max_context=request.contexts[-1],
-        temperature=request.temperatures[0],
-        prompts=prompts,
-        seed=request.seed,
-        engine_flags=request.engine_flags,
-        log_dir=log_directory(out),
-    )
+    engine = engine_of(request, prompts, log_directory(out))
     with console.status("Asking vLLM what it would run"):
         environment = engine.describe()
     run = RunDirectory.create(out, Manifest(request, environment, time.time(), version("dsd-tune")))

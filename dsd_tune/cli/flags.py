@@ -1,0 +1,36 @@
+"""The flags that say what to measure: `sweep` and `plan` take the same."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+Model = Annotated[str | None, typer.Option("--model", help="Model name or folder, as in `vllm serve`.")]
+SpeculativeConfig = Annotated[
+    str | None, typer.Option("--speculative-config", metavar="JSON", help="As in `vllm serve`, without a table.")
+]
+Prompts = Annotated[Path | None, typer.Option("--prompts", metavar="FILE", help="JSONL, one `prompt` a line.")]
+Testbed = Annotated[bool, typer.Option("--testbed", help="Use the testbed for what is not given.")]
+BatchSizes = Annotated[
+    str | None, typer.Option("--batch-sizes", metavar="B,B,...", help="Default: 1, 2, 4, ... up to --max-num-seqs.")
+]
+MaxK = Annotated[int | None, typer.Option("--max-k", help="Largest K. Default: num_speculative_tokens, or 4.")]
+MaxNumSeqs = Annotated[
+    int | None,
+    typer.Option("--max-num-seqs", help="As in `vllm serve`. Default: the largest batch size, or 32."),
+]
+MaxContext = Annotated[int, typer.Option("--max-context", min=64, help="Longest sequence measured, in tokens.")]
+Temperature = Annotated[float, typer.Option("--temperature", min=0.0, help="Sampling temperature of the traffic.")]
+Starts = Annotated[
+    int, typer.Option("--starts", min=1, help="Engine starts an arm; more where their luck hides the verdict.")
+]
+Rounds = Annotated[int, typer.Option("--rounds", min=1, help="Blocks a cell at each stop of an engine.")]
+Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of orders and prompts.")]
+Budget = Annotated[
+    str | None, typer.Option("--budget", metavar="TIME", help="Time to measure for: 30s, 10m, 2h. Default: no limit.")
+]
+EngineFlags = Annotated[
+    list[str] | None, typer.Argument(metavar="[-- ENGINE FLAGS]", help="Further flags of `vllm serve`.")
+]
