@@ -67,9 +67,12 @@ class Fit:
         return min(len({b.start for b in self._main if b.cell.arm is arm}) for arm in (Arm.NO_SPEC, Arm.DSD))
 
     @property
-    def start_sd(self) -> float:
-        """What the luck of starts alone adds to the comparison of the arms, as a standard deviation of log time."""
-        return float(self._noise.starts.sd * np.sqrt(2 / self.starts))
+    def start_margin(self) -> float:
+        """Half a 95 % interval of the arms' log ratio, if nothing but the luck of starts were unsure."""
+        from scipy.special import stdtrit
+
+        luck = self._noise.starts
+        return float(stdtrit(luck.df, 0.975) * luck.sd * np.sqrt(2 / self.starts))
 
     @property
     def capture_limit(self) -> int | None:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from dsd_tune.records.run import Manifest
 
 LUCK_HIDES = 0.5
-"""The luck of starts keeps a verdict open if so much of the gain's variance is its."""
+"""The luck of starts keeps a verdict open if so much of the gain's variance is its own."""
 
 
 def judge(
@@ -53,8 +53,8 @@ def _starts(fit: Fit) -> int:
     gain = decision.table_gain or decision.fixed_gain
     if decision.verdict is not Verdict.UNCLEAR or gain is None:
         return 0
-    deviation = (gain.high - gain.low) / (2 * 1.96)
-    return fit.starts + 1 if fit.start_sd**2 > LUCK_HIDES * deviation**2 else 0
+    margin = (gain.high - gain.low) / 2
+    return fit.starts + 1 if fit.start_margin**2 > LUCK_HIDES * margin**2 else 0
 
 
 def fixed_k(manifest: Manifest, samples: Sequence[Block | Failure]) -> int:

@@ -111,7 +111,7 @@ class _View:
         for k in self._surface.ks if self._limit else ():
             last = (self._limit or 0) // (k + 1)
             for left, right in pairwise(self._sizes):
-                if left <= last < right and k in self.in_play_between(left, right):
+                if left <= last < right and k in {*self.in_play[left], *self.in_play[right]}:
                     ks = self._beside(k, left, right)
                     yield from ((b, ks) for b in (last, last + 1) if b not in (left, right))
 

@@ -1,9 +1,12 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from dsd_tune.model.claims import claim, neighbours, regret_of
 from dsd_tune.model.sampled import Sampled
 from dsd_tune.model.surface import Surface
+from dsd_tune.records.measurement import Arm, Cell
 
 SIZES = (16, 32, 64, 128)
 
@@ -36,6 +39,14 @@ def test_nothing_is_claimed_across_a_jump() -> None:
     assert claimed[[15, 31, 63, 127]].all()
     assert not claimed[64:127].any()
     assert [(gap.k, gap.left, gap.right) for gap in claims.gaps] == [(1, 64, 128)]
+
+
+def test_a_cell_that_was_filled_in_hides_no_jump() -> None:
+    """A jump between two measured sizes stays one, though a size between them holds what was read off."""
+    surface = replace(_surface(CALM, [6, 9, 15, 22]), filled=frozenset({Cell(Arm.DSD, 64, 1), Cell(Arm.DSD, 32, 1)}))
+    assert [(gap.k, gap.left, gap.right) for gap in claim(surface, 128, None).gaps] == []
+    surface = replace(surface, dsd=_exact([[10, 6], [11, 13], [12, 29], [14, 62]]))
+    assert [(gap.k, gap.left, gap.right) for gap in claim(surface, 128, None).gaps] == [(1, 16, 128)]
 
 
 def test_growth_in_proportion_is_no_jump() -> None:
