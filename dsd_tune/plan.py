@@ -23,7 +23,7 @@ ENGINES_A_CELL = 2
 MOST_STARTS = 8
 """Where the luck of starts hides the verdict, so many an arm are the end of it: each further one narrows by 6 %."""
 
-MOST_VISITS = 8
+MOST_VISITS = 4
 """Repetitions of one stop: what is still open then is a tie, or drowns in noise."""
 
 

@@ -106,6 +106,11 @@ class Sweep:
         self._start_takes_s = 0.0
         self._turn_takes_s = 0.0
 
+    @property
+    def is_covered(self) -> bool:
+        """Whether both first arms were measured at every anchor: what any choice of a fixed K rests on."""
+        return Plan(self._request, Phase.MAIN, self._ledger.samples()).is_covered
+
     def measure_arms(self) -> None:
         """Measure `no_spec` and the table's engine, until nothing is open or the budget is spent.
 

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from dsd_tune.model.undecided import Undecided
     from dsd_tune.records.condition import Condition
     from dsd_tune.records.measurement import Block, Failure
+    from dsd_tune.records.profile import Interval
     from dsd_tune.records.run import Manifest
 
 LUCK_HIDES = 0.5
@@ -33,7 +34,7 @@ def judge(
             try:
                 fit = Fit(manifest, here)
                 open_ = undecided(fit.surface, fit.max_num_seqs, fit.capture_limit, target_regret)
-                found[condition] = replace(open_, starts=_starts(fit))
+                found[condition] = replace(open_, starts=_starts(fit, open_.gain))
             except UsageError:
                 continue
         return found
@@ -41,17 +42,11 @@ def judge(
     return judged
 
 
-def _starts(fit: Fit) -> int:
+def _starts(fit: Fit, gain: Interval | None) -> int:
     """One start more than there are, where the verdict is open and it is their luck that keeps it open."""
-    from dsd_tune.model.aim import Aim
-    from dsd_tune.records.profile import Verdict
-    from dsd_tune.solve import decide
+    from dsd_tune.solve import WORTH_DEPLOYING
 
-    if fit.starts < fit.manifest.request.starts:
-        return 0
-    decision = decide(fit.surface, fit.max_num_seqs, Aim(capture_limit=fit.capture_limit))
-    gain = decision.table_gain or decision.fixed_gain
-    if decision.verdict is not Verdict.UNCLEAR or gain is None:
+    if fit.starts < fit.manifest.request.starts or gain is None or not gain.low <= 0 < WORTH_DEPLOYING <= gain.high:
         return 0
     margin = (gain.high - gain.low) / 2
     return fit.starts + 1 if fit.start_margin**2 > LUCK_HIDES * margin**2 else 0

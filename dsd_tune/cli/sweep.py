@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from dsd_tune.records.run import SweepRequest
 
 
+ARMS_SHARE = 2 / 3
+"""Of a budget, where the best fixed K has to be measured in engines of its own after the arms."""
+
+
 def sweep(
     out: Annotated[
         Path, typer.Option("-o", "--output-dir", metavar="RUN", help="Run directory; resumed if it exists.")
@@ -97,10 +101,12 @@ def _measure(
     with console.status("Asking vLLM what it would run"):
         environment = engine.describe()
     run = RunDirectory.create(out, Manifest(request, environment, time.time(), version("dsd-tune")))
-    budget = Budget(budget_s)
+    share = ARMS_SHARE if environment.table_changes_graphs else 1.0
+    budget = Budget(budget_s and share * budget_s)
     with run.lock(), watch(console, budget) as watcher:
         ledger = SoloLedger(run)
         sweep = Sweep(engine, ledger, watcher, judge(run.manifest, target_regret), budget)
         sweep.measure_arms()
-        if environment.table_changes_graphs:
+        budget.limit_s = budget_s
+        if environment.table_changes_graphs and sweep.is_covered:
             sweep.measure_static(fixed_k(run.manifest, ledger.samples()))

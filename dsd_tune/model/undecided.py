@@ -13,6 +13,7 @@ from dsd_tune.model.ranges import choose_table, surely_worse
 from dsd_tune.model.sampled import Array, Sampled
 from dsd_tune.model.surface import Surface
 from dsd_tune.model.weights import log_uniform_weights
+from dsd_tune.records.profile import Interval
 from dsd_tune.records.table import Table
 
 MAY_WIN = 0.05
@@ -38,10 +39,12 @@ class Undecided:
 
     By batch size: Ks `in_play` where it was measured; those to `refine`, where nothing was, the most urgent first;
     those to `repeat`.
-    `starts` is the number of engine starts that the verdict needs, 0 where more would not help it.
+    `starts` is the number of engine starts that the verdict needs, 0 where more would not help it. `gain` is the log of
+    how much slower no speculation is than the table, on average; None where that cannot be told.
     """
 
     regret: float
+    gain: Interval | None = None
     in_play: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     refine: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     repeat: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
@@ -70,7 +73,7 @@ def undecided(surface: Surface, max_num_seqs: int, capture_limit: int | None, ta
             refine.setdefault(round((left * right) ** 0.5), view.in_play_between(left, right))
     if regret > target:
         repeat = {b: ks for b, ks in view.in_play.items() if len(ks) > 1 and view.at_stake(b) > target}
-    return Undecided(regret, view.in_play, refine, repeat)
+    return Undecided(regret, view.gain(), view.in_play, refine, repeat)
 
 
 class _View:
@@ -83,15 +86,21 @@ class _View:
             b for b, row in zip(surface.batch_sizes, self._cost.point, strict=True) if np.isfinite(row).any()
         ]
         self._weights = log_uniform_weights(max_num_seqs)
+        nearest = np.abs(np.log(np.arange(1, max_num_seqs + 1))[:, None] - np.log(self._sizes)).argmin(axis=1)
+        self._shares = np.bincount(nearest, self._weights, len(self._sizes))
         self._table = self._choose()
         self.in_play = {b: self._may_win(b) for b in self._sizes}
 
     def regret(self) -> float:
         """Mean loss of the table to each draw's best K, over batch sizes that count for those around them."""
-        nearest = np.abs(np.log(np.arange(1, self._max + 1))[:, None] - np.log(self._sizes)).argmin(axis=1)
-        shares = np.bincount(nearest, self._weights, len(self._sizes))
-        losses = [self._loss(b, self._surface.ks.index(self._table.k_at(b))) for b in self._sizes]
-        return float(shares @ losses)
+        return float(self._shares @ [self._loss(b, self._column(b)) for b in self._sizes])
+
+    def gain(self) -> Interval | None:
+        """What the table saves over no speculation, as a log ratio."""
+        rows = [self._surface.batch_sizes.index(b) for b in self._sizes]
+        saved = self._surface.no_spec[rows] - self._cost[rows, [self._column(b) for b in self._sizes]]
+        mean = Sampled(np.asarray(self._shares @ saved.point), saved.draws @ self._shares)
+        return mean.interval() if np.isfinite(mean.point) else None
 
     def at_stake(self, batch_size: int) -> float:
         """What knowing the costs at one batch size exactly would save there, on average."""
@@ -135,6 +144,10 @@ class _View:
         regret = regret_of(claimed.point, surely_worse(claimed), self._surface.batch_sizes)
         return choose_table(regret, self._surface.ks, self._weights)
 
+    def _column(self, batch_size: int) -> int:
+        """Of the table's K."""
+        return self._surface.ks.index(self._table.k_at(batch_size))
+
     def _row(self, batch_size: int) -> Sampled:
         return self._cost[self._surface.batch_sizes.index(batch_size)]
 
@@ -145,8 +158,7 @@ class _View:
 
     def _margin(self, here: int, there: int) -> Sampled:
         """What the table's K of another batch size costs more than its own; half as much again if it did not run."""
-        ks = [self._surface.ks.index(self._table.k_at(b)) for b in (there, here)]
-        margin = self._row(here)[ks[0]] - self._row(here)[ks[1]]
+        margin = self._row(here)[self._column(there)] - self._row(here)[self._column(here)]
         return margin.map(lambda values: np.nan_to_num(values, nan=np.log(1.5)))
 
     def _may_win(self, batch_size: int) -> tuple[int, ...]:
