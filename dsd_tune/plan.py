@@ -24,7 +24,7 @@ MOST_STARTS = 8
 """Where the luck of starts hides the verdict, so many an arm are the end of it: each further one narrows by 6 %."""
 
 MOST_VISITS = 4
-"""Repetitions of one stop: what is still open then is a tie, or drowns in noise."""
+"""Of one engine at one stop: what is still open then is a tie, or drowns in noise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,20 +196,22 @@ class Plan:
         found: dict[int, set[int]] = defaultdict(set)
         if self._phase is Phase.STATIC:
             return found
-        for key_condition, cell in list(self._starts):
-            if key_condition == condition and cell.batch_size not in self._request.batch_sizes:
-                found[cell.batch_size] |= {0} if arm is Arm.NO_SPEC else {cell.k} if cell.arm is arm else set()
+        for cell in self._looked_into(condition):
+            found[cell.batch_size] |= set(self._in_arm(arm, [cell.k]))
         for batch_size, ks in self._new_looks(condition).items():
             found[batch_size] |= set(self._in_arm(arm, ks))
         return found
 
+    def _looked_into(self, condition: Condition) -> list[Cell]:
+        """Cells of the table's engine between the anchors."""
+        cells = [cell for other, cell in self._starts if other == condition and cell.arm is Arm.DSD]
+        return [cell for cell in cells if cell.batch_size not in self._request.batch_sizes]
+
     def _new_looks(self, condition: Condition) -> dict[int, tuple[int, ...]]:
         """Batch sizes to be looked at now. No more of them in all than anchors, so that cost grows as slowly."""
-        anchors = set(self._request.batch_sizes)
-        known = [cell for other, cell in self._starts if other == condition and cell.arm is Arm.DSD]
-        looked_at = {cell.batch_size for cell in known} - anchors
-        new = [(b, ks) for b, ks in self._open(condition).refine.items() if b not in looked_at]
-        return dict(new[: max(0, len(anchors) - len(looked_at))])
+        known = {cell.batch_size for cell in self._looked_into(condition)}
+        new = [(b, ks) for b, ks in self._open(condition).refine.items() if b not in known]
+        return dict(new[: max(0, len(self._request.batch_sizes) - len(known))])
 
     def _in_arm(self, arm: Arm, ks: Iterable[int]) -> tuple[int, ...]:
         return tuple(ks) if arm is Arm.DSD else (self._fixed_k or 0,) if arm is Arm.STATIC else (0,)
@@ -268,9 +270,12 @@ class Plan:
         return 1 + max([*taken, *claimed], default=-1)
 
     def _looks(self, condition: Condition, batch_size: int) -> int:
-        """How often the table's engine was at a stop."""
-        at = (condition, batch_size)
-        return len({s.repetition for s in self._samples if (s.condition, s.stop) == at and s.cell.arm is Arm.DSD})
+        """How often one and the same engine with a table was at a stop."""
+        visits: dict[int, set[int]] = defaultdict(set)
+        for sample in self._samples:
+            if (sample.condition, sample.stop) == (condition, batch_size) and sample.cell.arm is Arm.DSD:
+                visits[sample.start].add(sample.repetition)
+        return max(map(len, visits.values()), default=0)
 
     def _is_taken(self, visit: Visit) -> bool:
         """Whether another worker is at this stop with an engine of the same kind."""
