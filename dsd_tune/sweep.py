@@ -126,13 +126,18 @@ class Sweep:
     def _walk(self, phase: Phase, fixed_k: int | None = None) -> None:
         went_on = True
         while went_on:
-            due = self._plan(phase, fixed_k).sitting(self._engine.alive_together)
+            due = self._plan(phase, fixed_k).sitting(self._engines_at_once())
             if not due or not self._budget.allows(len(due) * self._start_takes_s):
                 return
             slots = tuple(
                 Slot(self._ledger.new_start(), phase, arm, fixed_k if arm is Arm.STATIC else None) for arm, _ in due
             )
             went_on = self._sit(Aboard(slots, dict(due)))
+
+    def _engines_at_once(self) -> int:
+        """All that fit; but within a budget two of them measure everything before others measure it again."""
+        together = self._engine.alive_together
+        return together if self._budget.limit_s is None or self.is_covered else min(together, 2)
 
     def _plan(self, phase: Phase, fixed_k: int | None) -> Plan:
         samples, under_way = self._ledger.samples(), self._ledger.under_way()

@@ -53,6 +53,17 @@ def test_nothing_begins_that_would_not_end_in_time() -> None:
     assert set(starts_of(shelf)) == asked_for(shelf)
 
 
+def test_a_budget_is_spent_on_everything_once_before_anything_twice() -> None:
+    """Where all engines fit, a budget is begun with two of them, and the others come when the grid is covered."""
+    engine = SimulatedEngine(alive_together=8)
+    shelf = a_shelf(engine, starts=3)
+    a_sweep(engine, shelf, budget=Budget(1e6, clock=engine.now_s)).measure_arms()
+    first = {s.slot for s in shelf.kept[: len(shelf.kept) // 3]}
+    assert len(first) == 2
+    assert {s.cell for s in shelf.kept if s.slot in first} == asked_for(shelf)
+    assert starts_of(shelf) == dict.fromkeys(asked_for(shelf), 3)
+
+
 def test_no_engine_is_started_without_time_to_measure() -> None:
     """Where one engine lives at a time, the next is not begun if its start alone would take what is left."""
     engine = SimulatedEngine(alive_together=1, start_takes_s=60)
