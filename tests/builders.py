@@ -3,7 +3,7 @@
 import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -173,6 +173,20 @@ def a_decided_profile(
         speculative_config=json.dumps(config or {"method": "eagle", "model": "drafter"}),
     )
     return replace(profile, request=request, decision=decision)
+
+
+@dataclass(frozen=True, slots=True)
+class AStep:
+    """What a policy sees: `decoding` requests among `batch_size`; by default all of them."""
+
+    batch_size: int
+    decoding: int = -1
+    k: int = 0
+    context_tokens: int = 0
+
+    def __post_init__(self) -> None:
+        if self.decoding < 0:
+            object.__setattr__(self, "decoding", self.batch_size)
 
 
 class Shelf:

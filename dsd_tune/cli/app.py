@@ -16,9 +16,11 @@ from dsd_tune.cli.emit_config import emit_config
 from dsd_tune.cli.fit import fit
 from dsd_tune.cli.import_ import import_
 from dsd_tune.cli.plan import plan
+from dsd_tune.cli.probe import probe
 from dsd_tune.cli.stdout import Stdout
 from dsd_tune.cli.sweep import sweep
 from dsd_tune.cli.testbed import testbed
+from dsd_tune.cli.watch import watch
 from dsd_tune.errors import DsdTuneError
 
 app = typer.Typer(
@@ -36,6 +38,8 @@ app.command("import")(import_)
 app.command()(fit)
 app.command("emit-config")(emit_config)
 app.command()(check)
+app.command()(probe)
+app.command()(watch)
 
 
 def main() -> None:

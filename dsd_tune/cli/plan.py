@@ -86,7 +86,7 @@ def _pace(request: SweepRequest, target: Target, profile: Path | None, *, probe:
     from tempfile import TemporaryDirectory
 
     from dsd_tune.cli.engine import engine_of
-    from dsd_tune.cli.probe import probed
+    from dsd_tune.cli.pace import probed
     from dsd_tune.storage.prompts import load_prompts
 
     with TemporaryDirectory() as logs:

@@ -1,41 +1,49 @@
-"""Time a few cells of a real engine, to know how long a sweep will take."""
+"""`dsd-tune probe`: is the table really live on this server?"""
 
 from __future__ import annotations
 
-import time
-from typing import TYPE_CHECKING
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 if TYPE_CHECKING:
-    from dsd_tune.engines.protocol import Engine, RunningEngine
-    from dsd_tune.outlay import Pace
-    from dsd_tune.records.measurement import Cell
-    from dsd_tune.records.run import SweepRequest
+    from dsd_tune.probe import Probed
 
 
-def probed(engine: Engine, request: SweepRequest) -> Pace:
-    """One start of the table's engine, timed at the corners of the grid; cells in between are read off evenly."""
-    from dsd_tune.outlay import Pace
-    from dsd_tune.records.measurement import Arm
+def probe(
+    profile: Annotated[Path, typer.Argument(help="The profile whose table should be live.", metavar="PROFILE")],
+    url: Annotated[str, typer.Option(help="An idle vLLM server.")],
+    json_: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
+) -> None:
+    """Send a few requests to a server, and read off its counters which K it uses at up to three batch sizes.
 
-    least, most, k_max = request.batch_sizes[0], request.batch_sizes[-1], request.k_max
-    began = time.monotonic()
-    running = engine.start(Arm.DSD)
-    try:
-        start_s = time.monotonic() - began
-        filled_s = _block_s(running, request, most, k_max)
-        corners = {(b, k): _block_s(running, request, b, k) for b in (most, least) for k in (k_max, 0)}
-    finally:
-        running.close()
+    Exit code 0: the table is live; 1: the server does not answer or is not idle; 6: it is not live, with the reason.
+    """
+    from dsd_tune import probe as stage
+    from dsd_tune.engines.held_load import read_at
+    from dsd_tune.errors import UsageError
+    from dsd_tune.storage import formats
 
-    def block_s(cell: Cell) -> float:
-        across = (cell.batch_size - least) / max(1, most - least)
-        rows = [corners[b, 0] + cell.k / k_max * (corners[b, k_max] - corners[b, 0]) for b in (least, most)]
-        return rows[0] + across * (rows[1] - rows[0])
-
-    return Pace(block_s, start_s, max(0.0, filled_s - corners[most, k_max]))
+    table = formats.read(formats.PROFILE, profile).decision.table
+    if table is None:
+        raise UsageError(f"{profile} has no table.", "Name a profile that advises one.")
+    probed = stage.probe(table, lambda batch_size: read_at(url, batch_size))
+    typer.echo(_as_json(probed) if json_ else _as_text(probed))
+    raise typer.Exit(0 if probed.is_live else 6)
 
 
-def _block_s(running: RunningEngine, request: SweepRequest, batch_size: int, k: int) -> float:
-    began = time.monotonic()
-    running.measure(batch_size, k, condition=request.conditions[0], steps=request.steps, settle=request.settle)
-    return time.monotonic() - began
+def _as_text(probed: Probed) -> str:
+    rows = [f"{'batch size':<12}{'table':>6}{'server':>8}"]
+    for reading, k in zip(probed.readings, probed.expected, strict=True):
+        rows.append(f"{reading.batch_size:<12}{k:>6}{reading.k:>8.2f}")
+    return "\n".join([*rows, "", probed.reason])
+
+
+def _as_json(probed: Probed) -> str:
+    cells = [
+        {"batch_size": reading.batch_size, "expected_k": k, "k": reading.k}
+        for reading, k in zip(probed.readings, probed.expected, strict=True)
+    ]
+    return json.dumps({"live": probed.is_live, "cells": cells, "reason": probed.reason})

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import platform
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 from dsd_tune.engines.vllm_config import arm_config, cache_bytes
 from dsd_tune.engines.vllm_wire import Launch
 from dsd_tune.records.environment import GraphUse
 from dsd_tune.records.measurement import Arm
+from dsd_tune.runtime.serving import device_name
 
 
 def describe(launch: Launch) -> dict[str, object]:
@@ -31,7 +31,7 @@ def describe(launch: Launch) -> dict[str, object]:
         "vllm_version": vllm.__version__,
         "runner": _runners(no_spec, dsd),
         "device": current_platform.device_type,
-        "device_name": _device_name(),
+        "device_name": device_name(),
         "driver": _driver(),
         "threads": _threads(),
         "dtype": str(dsd.model_config.dtype).removeprefix("torch."),
@@ -56,17 +56,6 @@ def _graphs(config: Any) -> GraphUse:
     compilation = config.compilation_config
     mode = getattr(compilation.cudagraph_mode, "name", "NONE")
     return GraphUse(mode, tuple(compilation.cudagraph_capture_sizes or ()))
-
-
-def _device_name() -> str:
-    from vllm.platforms import current_platform
-
-    if not current_platform.is_cpu():
-        return str(current_platform.get_device_name())
-    cpuinfo = Path("/proc/cpuinfo")
-    lines = cpuinfo.read_text(encoding="utf-8").splitlines() if cpuinfo.exists() else []
-    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or platform.machine()
 
 
 def _driver() -> str:

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from dsd_tune.engines.fingerprint import local_folder
 from dsd_tune.errors import EnvironmentUnfit, UsageError
+from dsd_tune.storage.fingerprint import local_folder
 
 
 def check_models(model: str, speculative_config: Mapping[str, object]) -> None:

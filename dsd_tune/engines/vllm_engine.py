@@ -10,7 +10,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from dsd_tune.engines.fingerprint import drafter_digest, model_digest, prompts_digest, weight_bytes
 from dsd_tune.engines.vllm_drafter import check_models
 from dsd_tune.engines.vllm_process import VllmProcess
 from dsd_tune.engines.vllm_wire import Launch
@@ -18,6 +17,7 @@ from dsd_tune.errors import EngineFailed, EnvironmentUnfit
 from dsd_tune.records.environment import Environment, GraphUse
 from dsd_tune.records.measurement import Arm
 from dsd_tune.records.prompt import Prompt
+from dsd_tune.storage.fingerprint import drafter_digest, model_digest, prompts_digest, weight_bytes
 
 _PROCESS_BYTES = 1 << 30
 """What a process with vLLM and torch in it takes besides weights and KV cache."""

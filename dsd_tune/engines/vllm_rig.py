@@ -14,8 +14,9 @@ from dsd_tune.engines.vllm_wire import Launch
 from dsd_tune.errors import EngineFailed
 from dsd_tune.records.measurement import Arm
 from dsd_tune.records.prompt import Prompt
-from dsd_tune.runtime.lookup import install
-from dsd_tune.runtime.policy import FixedPolicy
+from dsd_tune.runtime.options import say
+from dsd_tune.runtime.policies.fixed import FixedPolicy
+from dsd_tune.runtime.steering import install
 
 
 def start(launch: Launch) -> Rig:
@@ -93,6 +94,7 @@ def _k_switch(arm: Arm, scheduler: Any) -> Callable[[int], None]:
     if arm is not Arm.DSD:
         return lambda _k: None
     policy = FixedPolicy(0)
-    if not install(scheduler, policy):
+    # Whatever goes wrong shows: a step whose drafts are not those asked for is not kept.
+    if not install(scheduler, policy, say):
         raise EngineFailed("vLLM started without the table it was given.", "See its log for the reason.")
     return lambda k: setattr(policy, "value", k)

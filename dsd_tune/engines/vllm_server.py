@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from http.client import HTTPException
@@ -72,9 +72,16 @@ class VllmServer:
 
 @contextmanager
 def vllm_server(
-    model: str, arguments: Sequence[str], port: int, log: Path, limit_s: float = START_LIMIT_S
+    model: str,
+    arguments: Sequence[str],
+    port: int,
+    log: Path,
+    limit_s: float = START_LIMIT_S,
+    runtime: Mapping[str, str] | None = None,
 ) -> Iterator[VllmServer]:
     """Run `vllm serve model --port port arguments...` on the loopback until the block ends, however it ends.
+
+    `runtime` are variables of our plugin. The caller's own never reach the server: it would not be what was asked for.
 
     Raises:
         UsageError: the port is taken.
@@ -86,7 +93,12 @@ def vllm_server(
     command = [str(_vllm_command()), "serve", model, *arguments, "--host", HOST, "--port", str(port)]
     with log.open("wb") as sink:
         process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=sink, stderr=subprocess.STDOUT, start_new_session=True
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=sink,
+            stderr=subprocess.STDOUT,
+            env=_environment(runtime or {}),
+            start_new_session=True,
         )
     try:
         server = VllmServer(f"http://{HOST}:{port}", log, process)
@@ -94,6 +106,10 @@ def vllm_server(
         yield server
     finally:
         _stop(process)
+
+
+def _environment(runtime: Mapping[str, str]) -> dict[str, str]:
+    return {key: value for key, value in os.environ.items() if key != "DSD_TUNE_PROFILE"} | dict(runtime)
 
 
 def require_free_port(port: int) -> None:

@@ -4,14 +4,16 @@ import os
 
 
 def register() -> None:
-    """Do nothing unless `DSD_TUNE_PROFILE` is set; then say that a profile is not applied here yet. Never raises."""
-    profile = os.environ.get("DSD_TUNE_PROFILE")
-    if not profile:
-        return
-    import logging
+    """Make vLLM follow the profile that `DSD_TUNE_PROFILE` names; do nothing if it is not set.
 
-    logging.getLogger("dsd_tune").warning(
-        "DSD_TUNE_PROFILE=%s is not applied: this plugin does not set K yet. "
-        "Pass the table that `dsd-tune emit-config` prints to vLLM instead.",
-        profile,
-    )
+    Raises:
+        Whatever goes wrong, and only if `DSD_TUNE_STRICT` is set.
+    """
+    if not os.environ.get("DSD_TUNE_PROFILE"):
+        return
+    from dsd_tune.runtime import hooks
+    from dsd_tune.runtime.options import Options
+
+    options = Options.from_environment()
+    with options.harmless():
+        hooks.install(options)

@@ -1,41 +1,50 @@
-"""Who decides K, one batch size at a time. Runs inside an engine: it must be cheap and must not raise."""
+"""Who decides K, one step at a time. Runs inside an engine: it must be cheap, and what it gets wrong is caught."""
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Sequence
+from typing import Protocol, runtime_checkable
 
-from dsd_tune.records.table import Table
 
+class StepView(Protocol):
+    """What a policy may know of the step that was just scheduled. K applies to the drafts made at its end."""
 
-class Policy(Protocol):
-    """A rule that gives the number of speculative tokens for the next step."""
+    @property
+    def batch_size(self) -> int:
+        """Requests scheduled, chunks of prefills included: what vLLM looks up."""
+        ...
 
-    def k(self, batch_size: int) -> int:
-        """K for a step in which `batch_size` requests were scheduled."""
+    @property
+    def decoding(self) -> int:
+        """Those of them that will decode in the next step, and so can use drafts."""
+        ...
+
+    @property
+    def k(self) -> int:
+        """K of the step before."""
+        ...
+
+    @property
+    def context_tokens(self) -> int:
+        """Tokens that the scheduled requests have computed so far, in sum. Costs a pass over them."""
         ...
 
 
-class TablePolicy:
-    """A table, with vLLM's own meaning: the last K is carried on past the table's end, and nothing is 0."""
+class Policy(Protocol):
+    """A rule that gives K for each step, out of the Ks that the engine was started with."""
 
-    __slots__ = ("_dense",)
-
-    def __init__(self, table: Table) -> None:
-        self._dense = (0, *table.dense())
-
-    def k(self, batch_size: int) -> int:
-        """K of the range that holds `batch_size`."""
-        return self._dense[max(0, min(batch_size, len(self._dense) - 1))]
+    def k(self, step: StepView) -> int:
+        """K for the drafts made at the end of `step`."""
+        ...
 
 
-class FixedPolicy:
-    """One K for every batch size, which may be changed between two steps: how a sweep switches K live."""
+@runtime_checkable
+class Observer(Protocol):
+    """A policy that wants to know what became of the drafts."""
 
-    __slots__ = ("value",)
+    def observe(self, drafted: Sequence[int], accepted: Sequence[int], steps: int) -> None:
+        """Requests with a draft at each position (from 1), and with that draft accepted.
 
-    def __init__(self, value: int) -> None:
-        self.value = value
-
-    def k(self, batch_size: int) -> int:
-        """The K last set, whatever the batch size."""
-        return self.value
+        They are those of one step, the last of `steps`: where a step holds many requests, not every one is counted.
+        """
+        ...

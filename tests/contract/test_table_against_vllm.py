@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from builders import AStep
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dsd_tune.records.table import Table
-from dsd_tune.runtime.policy import TablePolicy
+from dsd_tune.runtime.policies.table import TablePolicy
 
 pytestmark = pytest.mark.vllm
 
@@ -21,4 +22,4 @@ def test_lookup_equals_vllms(ks: list[int], beyond: int) -> None:
     theirs = build_dynamic_sd_schedule_lookup(table.as_lists(), table.max_num_seqs + beyond, table.k_max)
     assert table.dense() == tuple(theirs[1 : table.max_num_seqs + 1])
     policy = TablePolicy(table)
-    assert [policy.k(batch_size) for batch_size in range(len(theirs))] == theirs
+    assert [policy.k(AStep(batch_size)) for batch_size in range(len(theirs))] == theirs

@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 from builders import A_CONDITION
 
-from dsd_tune.engines.fingerprint import cached_snapshot, drafter_digest, model_digest, prompts_digest, weight_bytes
 from dsd_tune.engines.protocol import Measured
 from dsd_tune.engines.vllm_config import refuse_own_flags
 from dsd_tune.engines.vllm_drafter import check_models
@@ -34,6 +33,7 @@ from dsd_tune.engines.vllm_wire import (
 from dsd_tune.errors import DsdTuneError, EngineFailed, EnvironmentUnfit, UsageError
 from dsd_tune.records.measurement import Arm, PromptCounts
 from dsd_tune.records.prompt import Prompt
+from dsd_tune.storage.fingerprint import cached_snapshot, drafter_digest, model_digest, prompts_digest, weight_bytes
 
 PROMPTS = (Prompt("a", "one"), Prompt("b", "two"))
 LAUNCH = Launch(

@@ -15,8 +15,8 @@ from dsd_tune.engines.vllm_steps import Step, Stepper
 from dsd_tune.engines.vllm_tally import Tally
 from dsd_tune.engines.vllm_wire import BlockOrder
 from dsd_tune.errors import EngineFailed, UsageError
-from dsd_tune.runtime.lookup import install
-from dsd_tune.runtime.policy import FixedPolicy
+from dsd_tune.runtime.policies.fixed import FixedPolicy
+from dsd_tune.runtime.steering import install
 
 EOS = 0
 TEXT = 7
@@ -47,7 +47,11 @@ class FakeCore:
     queue: deque[dict[str, tuple[int, int]]] = field(default_factory=deque)
 
     def __post_init__(self) -> None:
-        self.scheduler = SimpleNamespace(dynamic_sd_lookup=[0], update_from_output=self.update)
+        self.scheduler = SimpleNamespace(
+            dynamic_sd_lookup=[0, 3, 2, 1, 0],
+            update_from_output=self.update,
+            _update_after_schedule=lambda _output: None,
+        )
         self.engine_core = SimpleNamespace(scheduler=self.scheduler)
 
     def add(self, name: str, token_ids: Sequence[int]) -> str:
@@ -77,11 +81,17 @@ class FakeCore:
     def schedule(self) -> dict[str, tuple[int, int]]:
         """Tokens and drafts by request; the drafts for the step after are decided here."""
         running = dict(list(self.requests.items())[: self.room])
+        output = SimpleNamespace(
+            num_scheduled_tokens=running,
+            scheduled_new_reqs=(),
+            scheduled_cached_reqs=SimpleNamespace(resumed_req_ids=()),
+        )
+        self.scheduler._update_after_schedule(output)
         plan = {}
         for name, request in running.items():
             plan[name] = (request.prompt_tokens or 1 + request.drafts, request.drafts)
             request.prompt_tokens = 0
-            request.drafts = 3 if self.ignores_k else self.scheduler.dynamic_sd_lookup[len(running)]
+            request.drafts = 3 if self.ignores_k else output.num_spec_tokens_to_schedule
         return plan
 
     def update(self, scheduler_output: Any, plan: dict[str, tuple[int, int]]) -> dict[int, SimpleNamespace]:
@@ -103,7 +113,7 @@ class FakeCore:
 def rig(core: FakeCore, max_context: int = 1000, max_model_len: int = 2000) -> Rig:
     """A rig around a stand-in, with two prompts of 5 and 6 tokens."""
     policy = FixedPolicy(0)
-    install(core.scheduler, policy)
+    install(core.scheduler, policy, pytest.fail)
     prompts = cycle([TokenizedPrompt("a", (TEXT,) * 5), TokenizedPrompt("b", (TEXT,) * 6)])
     return Rig(
         stepper=Stepper(core),

@@ -1,0 +1,74 @@
+"""Policies by name, made from a profile."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from itertools import count, takewhile
+
+from dsd_tune.errors import ProfileMismatch, UsageError
+from dsd_tune.records.profile import Profile
+from dsd_tune.records.table import Table
+from dsd_tune.runtime.costs import StepTimes
+from dsd_tune.runtime.policies.fixed import FixedPolicy
+from dsd_tune.runtime.policies.goodput import GoodputPolicy
+from dsd_tune.runtime.policies.hysteresis import HysteresisPolicy
+from dsd_tune.runtime.policies.rotate import RotatePolicy
+from dsd_tune.runtime.policies.table import TablePolicy
+from dsd_tune.runtime.policy import Policy
+
+
+class PolicyName(StrEnum):
+    """The values of `DSD_TUNE_POLICY`."""
+
+    TABLE = "table"
+    HYSTERESIS = "hysteresis"
+    GOODPUT = "goodput"
+    FIXED = "fixed"
+    ROTATE = "rotate"
+
+    @classmethod
+    def parse(cls, name: str) -> PolicyName:
+        """The policy of that name.
+
+        Raises:
+            UsageError: there is none.
+        """
+        if name not in set(cls):
+            raise UsageError(f"DSD_TUNE_POLICY={name} is no policy.", f"Use one of {', '.join(cls)}.")
+        return cls(name)
+
+    def wanted_ks(self, profile: Profile, table: Table) -> frozenset[int]:
+        """The Ks that the policy may choose, which an engine must be started for."""
+        match self:
+            case PolicyName.TABLE | PolicyName.HYSTERESIS:
+                return table.ks
+            case PolicyName.FIXED:
+                return table.ks | {profile.decision.fixed_k}
+            case PolicyName.GOODPUT | PolicyName.ROTATE:
+                return table.ks | StepTimes.of(profile).ks
+
+    def make(self, profile: Profile, table: Table, ks: frozenset[int]) -> Policy:
+        """A new policy that chooses among `ks`; `table` is the profile's, as far as the engine's batches reach.
+
+        Raises:
+            ProfileMismatch: the profile lacks what the policy needs.
+        """
+        match self:
+            case PolicyName.TABLE:
+                return TablePolicy(table)
+            case PolicyName.HYSTERESIS:
+                return HysteresisPolicy(table, profile.decision.boundaries)
+            case PolicyName.GOODPUT:
+                return GoodputPolicy(StepTimes.of(profile), _rates(profile), table, ks)
+            case PolicyName.FIXED:
+                return FixedPolicy(profile.decision.fixed_k)
+            case PolicyName.ROTATE:
+                return RotatePolicy(ks)
+
+
+def _rates(profile: Profile) -> tuple[float, ...]:
+    """Acceptance at positions 1, 2, ... without a gap."""
+    known = {one.position: one.rate.value for one in profile.acceptance}
+    if 1 not in known:
+        raise ProfileMismatch("It has no acceptance by position, which goodput needs.", "Use another policy.")
+    return tuple(known[i] for i in takewhile(known.__contains__, count(1)))

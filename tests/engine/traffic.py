@@ -1,0 +1,101 @@
+"""A real `vllm serve` of the tiny model under our runtime, a profile that fits it, and requests for it."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from urllib.request import ProxyHandler, Request, build_opener
+
+from builders import a_profile, a_request, an_environment
+from engine.tiny_model import make_drafter, make_target
+
+from dsd_tune.engines.vllm_server import VllmServer, vllm_server
+from dsd_tune.records.profile import Profile
+from dsd_tune.records.table import Table
+from dsd_tune.runtime.serving import device_name
+from dsd_tune.storage.fingerprint import drafter_digest, model_digest
+
+# On CPUs with AMX, vLLM's attention crashes unless a wider matrix product came first: no prompt is short.
+PROMPT = "Once upon a time, when wishing still helped, there lived a king whose daughters were all beautiful. "
+MAX_NUM_SEQS = 8
+_open = build_opener(ProxyHandler({})).open
+
+
+class TinyServing:
+    """A tiny target and drafter on disk, and all that makes vLLM serve them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.target = make_target(folder / "target")
+        self.eagle = make_drafter(folder / "eagle")
+
+    def profile(self, table: Table) -> Profile:
+        """A profile that says this table was measured here; nothing was."""
+        import vllm
+        from vllm.platforms import current_platform
+
+        config = {"method": "eagle", "model": str(self.eagle)}
+        environment = an_environment(
+            model=str(self.target),
+            model_digest=model_digest(str(self.target)),
+            drafter=str(self.eagle),
+            drafter_digest=drafter_digest(config),
+            method="eagle",
+            vllm_version=vllm.__version__,
+            runner="v1",
+            device=current_platform.device_type,
+            device_name=device_name(),
+            dtype="bfloat16",
+        )
+        request = a_request(model=str(self.target), speculative_config=json.dumps(config))
+        profile = a_profile(environment=environment, request=request)
+        decision = replace(profile.decision, table=table, max_num_seqs=table.max_num_seqs, boundaries=())
+        return replace(profile, decision=decision)
+
+    @contextmanager
+    def serve(self, runtime: Mapping[str, str], k_max: int = 3) -> Iterator[VllmServer]:
+        """A server with speculation and no table of its own."""
+        config = {"method": "eagle", "model": str(self.eagle), "num_speculative_tokens": k_max}
+        arguments = ["--max-model-len", "512", "--max-num-seqs", str(MAX_NUM_SEQS), "--enforce-eager"]
+        arguments += ["--kv-cache-memory-bytes", str(1 << 26), "--speculative-config", json.dumps(config)]
+        log = self.folder / f"{'-'.join(runtime.values()).replace('/', '_')}-{k_max}.log"
+        with vllm_server(str(self.target), arguments, _free_port(), log, 300, runtime) as server:
+            yield server
+
+    def complete(self, server: VllmServer, tokens: int, number: int = 0) -> str:
+        """The text of one greedy request of exactly `tokens` tokens."""
+        body = {
+            "model": str(self.target),
+            "prompt": f"{PROMPT} {number}",
+            "max_tokens": tokens,
+            "temperature": 0,
+            "ignore_eos": True,
+        }
+        headers = {"Content-Type": "application/json"}
+        request = Request(f"{server.url}/v1/completions", json.dumps(body).encode(), headers)  # noqa: S310 (our own)
+        with _open(request, timeout=120) as answer:
+            return str(json.load(answer)["choices"][0]["text"])
+
+
+def our_metrics(server: VllmServer) -> dict[str, float]:
+    """Our samples by name and labels, without those that all share."""
+    with _open(f"{server.url}/metrics", timeout=30) as page:
+        lines = page.read().decode().splitlines()
+    samples = (re.match(r"dsd_tune:(\w+)\{(.*)\} (\S+)", line) for line in lines)
+    return {_named(sample[1], sample[2]): float(sample[3]) for sample in samples if sample}
+
+
+def _named(name: str, labels: str) -> str:
+    own = [label for label in labels.split(",") if not label.startswith(("engine=", "model_name="))]
+    return f"{name}{{{','.join(own)}}}" if own else name
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
