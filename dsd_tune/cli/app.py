@@ -12,6 +12,7 @@ from typing import NoReturn, TextIO, cast
 import typer
 
 from dsd_tune.cli.check import check
+from dsd_tune.cli.diff import diff
 from dsd_tune.cli.emit_config import emit_config
 from dsd_tune.cli.fit import fit
 from dsd_tune.cli.import_ import import_
@@ -36,6 +37,7 @@ app.command("import")(import_)
 app.command()(fit)
 app.command("emit-config")(emit_config)
 app.command()(check)
+app.command()(diff)
 
 
 def main() -> None:
