@@ -17,6 +17,7 @@ from dsd_tune.cli.emit_config import emit_config
 from dsd_tune.cli.fit import fit
 from dsd_tune.cli.import_ import import_
 from dsd_tune.cli.plan import plan
+from dsd_tune.cli.replay import replay
 from dsd_tune.cli.stdout import Stdout
 from dsd_tune.cli.sweep import sweep
 from dsd_tune.cli.testbed import testbed
@@ -37,6 +38,7 @@ app.command("import")(import_)
 app.command()(fit)
 app.command("emit-config")(emit_config)
 app.command()(check)
+app.command()(replay)
 app.command()(diff)
 
 
