@@ -21,7 +21,7 @@ TABLE = "table"
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One choice of K: `ks[b - 1]` at batch size b, and its log TPOT and log acceptance length, shape (batch sizes,)."""
+    """One choice of K: `ks[b - 1]` at batch size b, with its log TPOT and acceptance length, shape (batch sizes,)."""
 
     name: str
     ks: tuple[int, ...]
@@ -93,10 +93,10 @@ def _unknown(choice: Choice) -> str | None:
 
 
 def verified_tokens_per_s(surface: Surface) -> float:
-    """The most tokens in flight that a step was seen to go through in a second; nan where no step time is known."""
+    """The most tokens in flight that a step was seen to go through in a second; 0 where no step time is known."""
     known = np.isfinite(surface.log_tokens.point) & ((surface.log_tokens.point > 0) | (np.asarray(surface.ks) == 0))
     in_flight = np.log(np.outer(surface.batch_sizes, np.asarray(surface.ks) + 1.0))
-    return float(np.exp(np.nanmax(np.where(known, in_flight - surface.dsd.point, np.nan))))
+    return float(np.exp(np.max(np.where(known, np.nan_to_num(in_flight - surface.dsd.point, nan=-np.inf), -np.inf))))
 
 
 class _Reading:

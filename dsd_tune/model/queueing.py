@@ -18,7 +18,7 @@ from dsd_tune.records.trace import Request
 _ROUNDING = 1e-6
 """Tokens by which a sum of many steps may miss a whole number."""
 
-_KEPT = 65536
+_KEPT = 4096
 """Times that wait to be counted, since counting many at once is cheap."""
 
 
@@ -39,8 +39,10 @@ class Pace:
     def __post_init__(self) -> None:
         if not len(self.step_s) == len(self.tokens) == len(self.luck) == len(self.ks) > 0:
             raise ValueError("a pace has one step, length, luck and K for each batch size")
-        if min(self.step_s) <= 0 or min(self.tokens) < 1 or self.prefill_s < 0:
-            raise ValueError("steps take time and yield at least a token")
+        if min(self.step_s) <= 0 or self.prefill_s < 0:
+            raise ValueError("steps take time")
+        if any(not 1 <= tokens <= k + 1 + _ROUNDING for tokens, k in zip(self.tokens, self.ks, strict=True)):
+            raise ValueError("a step yields at least a token and at most K + 1")
 
 
 class Queue:
@@ -110,9 +112,11 @@ class Queue:
 
     def _begin_decoding(self, tokens: float, luck: float, k: int) -> None:
         """The step of its prefill gave each new request its first token."""
+        # The last step overshoots by half its tokens here, and by this much less where tokens are whole.
+        early = (1 - luck**2) / 2 if k else 0.0
         for request, chance in self._prefilling:
             left = max(request.output_tokens - 1, 0)
-            needed = left + chance * luck * sqrt(left)
+            needed = left + chance * luck * sqrt(left) - early
             # At best every draft is accepted, at worst none ever is.
             needed = min(max(needed, left * tokens / (k + 1)), left * tokens)
             heappush(self._decoding, (self._clock + needed, request.arrival_s, self.now_s, request.output_tokens))

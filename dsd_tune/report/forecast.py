@@ -56,7 +56,7 @@ def _percentiles(spread: Spread | None, unit: float) -> list[str]:
 
 def _grid(*columns: str) -> Grid:
     grid = Grid(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    grid.add_column("")
+    grid.add_column("", no_wrap=True)
     for column in columns:
         grid.add_column(column, justify="right")
     return grid
