@@ -71,9 +71,9 @@ class Queue:
 
     def feed(self, requests: Sequence[Request], lucks: Sequence[float]) -> None:
         """Serve until the last of `requests` has a place; `lucks` holds a standard normal number for each."""
-        seats = len(self._pace.step_s)
+        places = len(self._pace.step_s)
         for request, luck in zip(requests, lucks, strict=True):
-            while self._batch == seats:
+            while self._batch == places:
                 self._advance(inf)
             while self.now_s < request.arrival_s:
                 if self._batch:

@@ -17,6 +17,7 @@ from dsd_tune.model.sampled import Sampled
 from dsd_tune.model.surface import Surface
 from dsd_tune.records.comparison import Said
 from dsd_tune.records.measurement import Arm
+from dsd_tune.records.profile import Interval
 from dsd_tune.records.table import Table
 from dsd_tune.records.trace import Request
 from dsd_tune.replay import replay
@@ -89,6 +90,21 @@ def test_noise_widens_intervals_until_nobody_can_tell() -> None:
         assert wide.against_no_spec is not None
         assert wide.against_no_spec.completion.said is Said.UNCLEAR
         assert narrow.completion_s.mean.high - narrow.completion_s.mean.low < wide.completion_s.mean.high
+
+
+def test_intervals_hold_the_truth_at_their_rate() -> None:
+    """Over grids measured with noise, the interval of what the table saves holds what it truly saves 19 times in 20."""
+    requests = _traffic("rollout")
+
+    def saved(surface: Surface) -> Interval:
+        known = choices(surface, 32, SMALL).known
+        arm = replay([known[0], known[-1]], requests, PREFILL).arms[-1]
+        assert arm.against_no_spec is not None
+        return arm.against_no_spec.finished.ratio
+
+    truth = saved(a_surface(ENGINE)).value
+    found = [saved(a_surface(ENGINE, start_sd=0.02, within_sd=0.02, seed=seed)) for seed in range(25)]
+    assert sum(interval.low <= truth <= interval.high for interval in found) >= 21
 
 
 def test_what_arms_share_is_not_in_their_difference() -> None:
