@@ -100,11 +100,11 @@ def main() -> None:
     count = int(sys.argv[2]) if len(sys.argv) > 2 else 32
     assert profile.request is not None
     prompts = [prompt.text for prompt in load_prompts(prepare(print).prompts)][:count]
-    arms = configs(profile)
+    servers = configs(profile)
     served: dict[str, list[list[Served]]] = defaultdict(list)
     rates = []
-    for name in [*arms, *reversed(arms)]:
-        flags = ["--max-num-seqs", str(profile.request.max_num_seqs), *profile.request.engine_flags, *arms[name]]
+    for name in [*servers, *reversed(servers)]:
+        flags = ["--max-num-seqs", str(profile.request.max_num_seqs), *profile.request.engine_flags, *servers[name]]
         with vllm_server(profile.request.model, flags, free_port(), Path(sys.argv[1]).parent / "server.log") as server:
             rollout(server, profile.request.model, prompts)
             rates.append(prefill_tokens_per_s(server, profile.request.model, prompts))
@@ -117,11 +117,11 @@ def main() -> None:
     for choice in known:
         if runs := served.get(choice.name):
             requests = [Request(0.0, one.prompt_tokens, one.output_tokens) for one in runs[0]]
-            arm = replay([choice], requests, prefill).arms[0]
+            told = replay([choice], requests, prefill).choices[0]
             done = [max(one.completion_s for one in run) for run in runs]
             mean = [fmean(one.completion_s for one in run) for run in runs]
-            told = arm.finished_s, arm.completion_s.mean
-            for what, seen, foretold in zip(("all done", "mean completion"), (done, mean), told, strict=True):
+            numbers = told.finished_s, told.completion_s.mean
+            for what, seen, foretold in zip(("all done", "mean completion"), (done, mean), numbers, strict=True):
                 print(
                     f"{choice.name}: {what} {fmean(seen):.2f} s ({', '.join(f'{s:.2f}' for s in seen)}), foretold "
                     f"{foretold.value:.2f} [{foretold.low:.2f}, {foretold.high:.2f}], "

@@ -16,7 +16,7 @@ from dsd_tune.model.redrawn import Redrawn
 from dsd_tune.model.sampled import Array
 from dsd_tune.model.tally import Times
 from dsd_tune.records.comparison import Change
-from dsd_tune.records.forecast import Against, ArmForecast, Forecast, Spread
+from dsd_tune.records.forecast import Against, ChoiceForecast, Forecast, Spread
 from dsd_tune.records.trace import Request
 
 RESTS_ON = 10_000
@@ -28,7 +28,7 @@ DRAWN = 16
 ENOUGH_FOR_P99 = 1000
 
 _CHUNK = 5000
-"""Requests that every arm serves before more are read: what is in memory does not grow with the trace."""
+"""Requests that every choice serves before more are read: what is in memory does not grow with the trace."""
 
 _CROWDED = 0.5
 
@@ -51,8 +51,8 @@ def replay(
         served += len(chunk)
     if not served:
         raise UsageError("there is no request to replay.", "Give a trace with at least one.")
-    arms = [_Arm(run, short=served <= RESTS_ON) for run in runs]
-    return _forecast(arms, prefill_tokens_per_s, min(served, RESTS_ON), remarks)
+    told = [_Told(run, short=served <= RESTS_ON) for run in runs]
+    return _forecast(told, prefill_tokens_per_s, min(served, RESTS_ON), remarks)
 
 
 def _chunks(requests: Iterable[Request]) -> Iterator[list[Request]]:
@@ -61,24 +61,26 @@ def _chunks(requests: Iterable[Request]) -> Iterator[list[Request]]:
         yield chunk
 
 
-def _forecast(arms: Sequence[_Arm], prefill_tokens_per_s: float, rests_on: int, remarks: Sequence[str]) -> Forecast:
-    by_name = {arm.name: arm for arm in arms}
+def _forecast(told: Sequence[_Told], prefill_tokens_per_s: float, rests_on: int, remarks: Sequence[str]) -> Forecast:
+    by_name = {one.name: one for one in told}
     base, table = by_name.get(NO_SPECULATION), by_name.get(TABLE)
-    fixed = min((a for a in arms if a.name.startswith("K=")), key=lambda a: a.completion[0].value, default=None)
+    fixed = min(
+        (one for one in told if one.name.startswith("K=")), key=lambda one: one.completion[0].value, default=None
+    )
     return Forecast(
-        requests=arms[0].requests,
-        output_tokens=arms[0].output_tokens,
+        requests=told[0].requests,
+        output_tokens=told[0].output_tokens,
         prefill_tokens_per_s=prefill_tokens_per_s,
         rests_on=rests_on,
-        arms=tuple(arm.record(base) for arm in arms),
+        choices=tuple(one.record(base) for one in told),
         table_against_fixed=table.against(fixed) if table and fixed else None,
         best_fixed=fixed.name if fixed else None,
-        remarks=(*remarks, *_crowding(arms)),
+        remarks=(*remarks, *_crowding(told)),
     )
 
 
-def _crowding(arms: Sequence[_Arm]) -> Iterator[str]:
-    crowded = [arm.name for arm in arms if arm.seconds_at[-1] > _CROWDED * sum(arm.seconds_at)]
+def _crowding(told: Sequence[_Told]) -> Iterator[str]:
+    crowded = [one.name for one in told if one.seconds_at[-1] > _CROWDED * sum(one.seconds_at)]
     if crowded:
         yield (
             f"requests wait for a place most of the time ({', '.join(crowded)}): completion times are those of a "
@@ -105,7 +107,7 @@ class _Run:
             queue.drain()
 
 
-class _Arm:
+class _Told:
     """One choice's numbers. Few requests are told from the draws alone, since one luck of the text is none."""
 
     def __init__(self, run: _Run, *, short: bool) -> None:
@@ -119,13 +121,13 @@ class _Arm:
         self.tpot, self.first_token, self.completion = numbers[:4], numbers[4:8], numbers[8:12]
         self.finished = numbers[12]
 
-    def record(self, base: _Arm | None) -> ArmForecast:
+    def record(self, base: _Told | None) -> ChoiceForecast:
         """For people and files."""
         per_k: dict[int, float] = defaultdict(float)
         for k, seconds in zip(self._ks, self.seconds_at.tolist(), strict=True):
             per_k[k] += seconds
         rate = Redrawn(self.output_tokens / self.finished.value, 1 / self.finished.draws)
-        return ArmForecast(
+        return ChoiceForecast(
             name=self.name,
             max_num_seqs=len(self._ks),
             tpot_s=self._spread(self.tpot) if np.isfinite(self.tpot[0].value) else None,
@@ -138,7 +140,7 @@ class _Arm:
             against_no_spec=self.against(base) if base and base is not self else None,
         )
 
-    def against(self, other: _Arm) -> Against:
+    def against(self, other: _Told) -> Against:
         """Ratios of means, each judged."""
         return Against(
             tpot=_ratio(self.tpot[0], other.tpot[0]) if np.isfinite(self.tpot[0].value) else None,

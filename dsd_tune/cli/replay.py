@@ -81,7 +81,7 @@ def _require_new(path: Path | None, *, force: bool) -> None:
 def _write_histogram(path: Path, forecast: Forecast, advised: str) -> None:
     from dsd_tune.storage.files import write_text
 
-    arm = next((arm for arm in forecast.arms if arm.name == advised), forecast.arms[0])
-    rows = (f"{size},{seconds:.6g}\n" for size, seconds in enumerate(arm.seconds_at, start=1))
-    write_text(path, f"# seconds at each batch size, forecast for {arm.name}\nbatch_size,weight\n{''.join(rows)}")
+    choice = next((choice for choice in forecast.choices if choice.name == advised), forecast.choices[0])
+    rows = (f"{size},{seconds:.6g}\n" for size, seconds in enumerate(choice.seconds_at, start=1))
+    write_text(path, f"# seconds at each batch size, forecast for {choice.name}\nbatch_size,weight\n{''.join(rows)}")
     typer.echo(f"Decide again for this traffic: dsd-tune fit RUN --concurrency {path}", err=True)

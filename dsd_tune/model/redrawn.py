@@ -13,7 +13,7 @@ from dsd_tune.records.profile import Interval
 
 @dataclass(frozen=True, slots=True)
 class Redrawn:
-    """Positive numbers: the value, and those of the draws, shape (n,), which have the same inputs in every arm."""
+    """Positive numbers: the value, and those of the draws, shape (n,), which have the same inputs in every choice."""
 
     value: float
     draws: Array
@@ -30,5 +30,5 @@ class Redrawn:
         return Interval(self.value, self.value * float(np.exp(-away)), self.value * float(np.exp(away)))
 
     def over(self, other: Redrawn) -> Interval:
-        """The ratio to another arm's number, draw by draw, so that what they share is not in it."""
+        """The ratio to another choice's number, draw by draw, so that what they share is not in it."""
         return Redrawn(self.value / other.value, self.draws / other.draws).interval()

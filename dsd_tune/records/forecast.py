@@ -20,7 +20,7 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class Against:
-    """What one arm makes of another's TPOT, completion time (means over requests) and time until all is done."""
+    """What one choice makes of another's TPOT, completion time (means over requests) and time until all is done."""
 
     tpot: Change | None
     completion: Change
@@ -28,12 +28,12 @@ class Against:
 
 
 @dataclass(frozen=True, slots=True)
-class ArmForecast:
+class ChoiceForecast:
     """One choice of K. Times are seconds; `tpot_s` is None where no request has a second token.
 
     `first_token_s` and `completion_s` count from a request's arrival, waiting for a place included. `finished_s` is
     from the first arrival to the last token. `seconds_at[b - 1]` is the time spent at batch size b, `seconds_per_k`
-    that at each K. `against_no_spec` is None for that arm itself, and where it is not known.
+    that at each K. `against_no_spec` is None for that choice itself, and where it is not known.
     """
 
     name: str
@@ -55,13 +55,13 @@ class ArmForecast:
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """All arms on the same requests. `rests_on` is how many of them the intervals were computed from."""
+    """All choices on the same requests. `rests_on` is how many of them the intervals were computed from."""
 
     requests: int
     output_tokens: int
     prefill_tokens_per_s: float
     rests_on: int
-    arms: tuple[ArmForecast, ...]
+    choices: tuple[ChoiceForecast, ...]
     table_against_fixed: Against | None
     best_fixed: str | None
     remarks: tuple[str, ...]

@@ -11,7 +11,7 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from dsd_tune.records.comparison import Change, Said
-from dsd_tune.records.forecast import Against, ArmForecast, Forecast, Spread
+from dsd_tune.records.forecast import Against, ChoiceForecast, Forecast, Spread
 from dsd_tune.records.profile import Interval
 from dsd_tune.report.grid import facts
 
@@ -26,26 +26,26 @@ _QUANTILES = "Percentiles over requests, ± half the 95 % interval"
 def render(forecast: Forecast) -> RenderableType:
     """Means with what they save, percentiles, where the time went, and what all this rests on."""
     return Group(
-        Text(_MEANS), _means(forecast.arms), Text(_QUANTILES), _quantiles(forecast.arms), facts(_facts(forecast))
+        Text(_MEANS), _means(forecast.choices), Text(_QUANTILES), _quantiles(forecast.choices), facts(_facts(forecast))
     )
 
 
-def _means(arms: Sequence[ArmForecast]) -> Grid:
+def _means(choices: Sequence[ChoiceForecast]) -> Grid:
     grid = _grid("TPOT ms", "first token s", "completion s", "all done s", "tokens/s")
-    for arm in arms:
-        tpot = _number(arm.tpot_s.mean, 1e3) if arm.tpot_s else "-"
-        against = arm.against_no_spec
+    for choice in choices:
+        tpot = _number(choice.tpot_s.mean, 1e3) if choice.tpot_s else "-"
+        against = choice.against_no_spec
         saved = [_saved(against.tpot), "", _saved(against.completion), _saved(against.finished)] if against else []
-        numbers = [tpot, *map(_number, (arm.first_token_s.mean, arm.completion_s.mean, arm.finished_s))]
-        numbers.append(_number(arm.output_tokens_per_s))
-        grid.add_row(arm.name, *(f"{n}\n{s}" for n, s in zip(numbers, [*saved, *[""] * 5], strict=False)))
+        numbers = [tpot, *map(_number, (choice.first_token_s.mean, choice.completion_s.mean, choice.finished_s))]
+        numbers.append(_number(choice.output_tokens_per_s))
+        grid.add_row(choice.name, *(f"{n}\n{s}" for n, s in zip(numbers, [*saved, *[""] * 5], strict=False)))
     return grid
 
 
-def _quantiles(arms: Sequence[ArmForecast]) -> Grid:
+def _quantiles(choices: Sequence[ChoiceForecast]) -> Grid:
     grid = _grid("TPOT ms 50%", "90%", "99%", "completion s 50%", "90%", "99%")
-    for arm in arms:
-        grid.add_row(arm.name, *_percentiles(arm.tpot_s, 1e3), *_percentiles(arm.completion_s, 1))
+    for choice in choices:
+        grid.add_row(choice.name, *_percentiles(choice.tpot_s, 1e3), *_percentiles(choice.completion_s, 1))
     return grid
 
 
@@ -77,8 +77,8 @@ def _saved(change: Change | None) -> str:
 def _facts(forecast: Forecast) -> Iterator[tuple[str, str]]:
     yield "Traffic", f"{forecast.requests} requests, {forecast.output_tokens} output tokens"
     yield "Prefill", f"taken to be {forecast.prefill_tokens_per_s:.3g} tokens a second (--prefill-tokens-per-s)"
-    for arm in forecast.arms:
-        yield arm.name, _where_time_went(arm)
+    for choice in forecast.choices:
+        yield choice.name, _where_time_went(choice)
     if forecast.table_against_fixed:
         yield f"Table against {forecast.best_fixed}", _against(forecast.table_against_fixed)
     if forecast.rests_on < forecast.requests:
@@ -87,13 +87,13 @@ def _facts(forecast: Forecast) -> Iterator[tuple[str, str]]:
         yield "Note", remark
 
 
-def _where_time_went(arm: ArmForecast) -> str:
-    busy = sum(arm.seconds_at)
-    reached = [seconds / busy for seconds in accumulate(arm.seconds_at)]
+def _where_time_went(choice: ChoiceForecast) -> str:
+    busy = sum(choice.seconds_at)
+    reached = [seconds / busy for seconds in accumulate(choice.seconds_at)]
     half, most = (next(b for b, share in enumerate(reached, start=1) if share >= level) for level in (0.5, 0.9))
-    ks = ", ".join(f"K={k} {seconds / busy:.0%}" for k, seconds in arm.seconds_per_k if seconds / busy >= 0.005)
-    shares = f"; {ks}" if len(arm.seconds_per_k) > 1 else ""
-    full = f", {arm.full_share:.0%} of it full" if arm.full_share >= 0.005 else ""
+    ks = ", ".join(f"K={k} {seconds / busy:.0%}" for k, seconds in choice.seconds_per_k if seconds / busy >= 0.005)
+    shares = f"; {ks}" if len(choice.seconds_per_k) > 1 else ""
+    full = f", {choice.full_share:.0%} of it full" if choice.full_share >= 0.005 else ""
     return f"half of the time B <= {half}, 90% of it B <= {most}{full}{shares}"
 
 

@@ -39,7 +39,7 @@ def trace(tmp_path: Path) -> Path:
 
 
 def _named(out: str) -> dict[str, Any]:
-    return {arm["name"]: arm for arm in json.loads(out)["arms"]}
+    return {one["name"]: one for one in json.loads(out)["choices"]}
 
 
 def test_every_choice_is_shown_in_80_columns(cli: Any, profile: Path, trace: Path) -> None:
@@ -55,11 +55,11 @@ def test_every_choice_is_shown_in_80_columns(cli: Any, profile: Path, trace: Pat
 def test_json_is_everything(cli: Any, profile: Path, trace: Path) -> None:
     """With --json stdout is one object, with an interval for each number and a word for each difference."""
     said = cli("replay", profile, "--trace", trace, "--json")
-    arms = _named(said.out)
-    assert list(arms) == ["no speculation", "K=1", "K=2", "table"]
-    assert arms["no speculation"]["against_no_spec"] is None
-    assert arms["table"]["against_no_spec"]["tpot"]["said"] in {"better", "worse", "same", "cannot tell"}
-    assert arms["table"]["finished_s"].keys() == {"value", "low", "high"}
+    found = _named(said.out)
+    assert list(found) == ["no speculation", "K=1", "K=2", "table"]
+    assert found["no speculation"]["against_no_spec"] is None
+    assert found["table"]["against_no_spec"]["tpot"]["said"] in {"better", "worse", "same", "cannot tell"}
+    assert found["table"]["finished_s"].keys() == {"value", "low", "high"}
     assert json.loads(said.out)["requests"] == 60
 
 
@@ -87,13 +87,13 @@ def test_rollouts_and_random_arrivals(cli: Any, profile: Path, trace: Path) -> N
     drained = json.loads(cli("replay", profile, "--rollout", 40, "--lengths", trace, "--json").out)
     random = json.loads(cli("replay", profile, "--poisson", 2, "--num-prompts", 70, "--lengths", trace, "--json").out)
     assert (drained["requests"], random["requests"]) == (40, 70)
-    assert drained["arms"][0]["finished_s"]["value"] < random["arms"][0]["finished_s"]["value"]
+    assert drained["choices"][0]["finished_s"]["value"] < random["choices"][0]["finished_s"]["value"]
 
 
 def test_another_limit_stands_beside_what_is_advised(cli: Any, profile: Path, trace: Path) -> None:
     """With --max-num-seqs every choice has that many places, and what the profile advises has its own."""
-    arms = _named(cli("replay", profile, "--rollout", 40, "--lengths", trace, "--max-num-seqs", 4, "--json").out)
-    assert {name: arm["max_num_seqs"] for name, arm in arms.items()} == {
+    found = _named(cli("replay", profile, "--rollout", 40, "--lengths", trace, "--max-num-seqs", 4, "--json").out)
+    assert {name: one["max_num_seqs"] for name, one in found.items()} == {
         "no speculation": 4, "K=1": 4, "K=2": 4, "table": 4, "as measured": 16,
     }  # fmt: skip
 

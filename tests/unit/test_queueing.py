@@ -10,9 +10,9 @@ from dsd_tune.model.queueing import Pace, Queue
 from dsd_tune.records.trace import Request
 
 
-def _pace(seats: int = 4, step_s: float = 0.01, tokens: float = 1.0, k: int = 0, prefill_s: float = 0.0) -> Pace:
+def _pace(places: int = 4, step_s: float = 0.01, tokens: float = 1.0, k: int = 0, prefill_s: float = 0.0) -> Pace:
     """Steps that take equally long at every batch size, without luck."""
-    return Pace((step_s,) * seats, (tokens,) * seats, (0.0,) * seats, (k,) * seats, prefill_s)
+    return Pace((step_s,) * places, (tokens,) * places, (0.0,) * places, (k,) * places, prefill_s)
 
 
 def _served(pace: Pace, requests: Sequence[Request], lucks: Sequence[float] | None = None, chunk: int = 1000) -> Queue:
@@ -66,7 +66,7 @@ def test_a_prompt_holds_everybody_up() -> None:
 
 def test_who_finds_no_place_waits_for_the_first_to_end() -> None:
     """With one place requests follow each other, and waiting counts as completion time."""
-    queue = _served(_pace(seats=1), [Request(0.0, 1, 10)] * 3)
+    queue = _served(_pace(places=1), [Request(0.0, 1, 10)] * 3)
     assert queue.now_s == pytest.approx(0.3)
     assert _mean(queue.completion_s) == pytest.approx((0.1 + 0.2 + 0.3) / 3)
     assert _mean(queue.first_token_s) == pytest.approx((0.01 + 0.11 + 0.21) / 3)
@@ -82,7 +82,7 @@ def test_an_idle_server_spends_no_time() -> None:
 def test_every_request_ends_and_every_token_is_made() -> None:
     """Nothing is lost: requests and tokens are those that came, and batch-seconds those that requests spent."""
     requests = _random(500, 1.0)
-    queue = _served(_pace(seats=3), requests)
+    queue = _served(_pace(places=3), requests)
     assert queue.requests == queue.completion_s.count == 500
     assert queue.output_tokens == sum(r.output_tokens for r in requests)
     # Without drafts a request is in as many steps as it has tokens.
@@ -105,7 +105,7 @@ def test_waiting_is_that_of_a_queue_with_fixed_service() -> None:
     rng = np.random.default_rng(3)
     service_s, load = 1.0, 0.7
     arrivals = rng.exponential(service_s / load, 60_000).cumsum()
-    queue = _served(_pace(seats=1, step_s=service_s / 100), [Request(float(t), 0, 100) for t in arrivals])
+    queue = _served(_pace(places=1, step_s=service_s / 100), [Request(float(t), 0, 100) for t in arrivals])
     wait_s = load * service_s / (2 * (1 - load))
     assert _mean(queue.completion_s) == pytest.approx(service_s + wait_s, rel=0.04)
 
@@ -114,7 +114,7 @@ def test_requests_at_once_are_arrivals_times_stay() -> None:
     """Where there is always a place, the mean batch size follows from rate and completion time (Little's law)."""
     rng = np.random.default_rng(4)
     arrivals = rng.exponential(0.5, 20_000).cumsum()
-    queue = _served(_pace(seats=64), [Request(float(t), 0, 300) for t in arrivals])
+    queue = _served(_pace(places=64), [Request(float(t), 0, 300) for t in arrivals])
     in_service = sum(b * seconds for b, seconds in enumerate(queue.seconds_at, start=1))
     assert in_service / queue.now_s == pytest.approx(20_000 / arrivals[-1] * _mean(queue.completion_s), rel=0.01)
 

@@ -44,7 +44,7 @@ def test_forecast_is_what_a_simulation_token_by_token_says(kind: str) -> None:
     """Every arm's TPOT and completion time, and when a rollout is done, are within 4 % of drawing every token."""
     requests, known = _traffic(kind), choices(a_surface(ENGINE), 32, SMALL).known
     forecast = replay(known, requests, PREFILL)
-    for arm, choice in zip(forecast.arms, known, strict=True):
+    for arm, choice in zip(forecast.choices, known, strict=True):
         engine = Arm.NO_SPEC if arm.name == NO_SPECULATION else Arm.DSD
         truths = [
             step_by_step(ENGINE, requests, choice.ks, engine, 1 / PREFILL, seed)
@@ -69,7 +69,7 @@ def test_the_best_arm_of_a_simulation_is_the_best_forecast() -> None:
         ).tpot_s.mean()
         for choice in known
     }
-    told = [arm for arm in forecast.arms if arm.against_no_spec and arm.against_no_spec.tpot]
+    told = [arm for arm in forecast.choices if arm.against_no_spec and arm.against_no_spec.tpot]
     for arm in told:
         assert arm.against_no_spec is not None
         assert arm.against_no_spec.tpot is not None
@@ -85,7 +85,7 @@ def test_noise_widens_intervals_until_nobody_can_tell() -> None:
         replay(choices(a_surface(ENGINE, within_sd=sd, start_sd=sd), 32, None).known, requests, PREFILL)
         for sd in (0.001, 0.2)
     )
-    for narrow, wide in zip(exact.arms[1:], noisy.arms[1:], strict=True):
+    for narrow, wide in zip(exact.choices[1:], noisy.choices[1:], strict=True):
         assert narrow.against_no_spec is not None
         assert wide.against_no_spec is not None
         assert wide.against_no_spec.completion.said is Said.UNCLEAR
@@ -98,7 +98,7 @@ def test_intervals_hold_the_truth_at_their_rate() -> None:
 
     def saved(surface: Surface) -> Interval:
         known = choices(surface, 32, SMALL).known
-        arm = replay([known[0], known[-1]], requests, PREFILL).arms[-1]
+        arm = replay([known[0], known[-1]], requests, PREFILL).choices[-1]
         assert arm.against_no_spec is not None
         return arm.against_no_spec.finished.ratio
 
@@ -119,7 +119,7 @@ def test_what_arms_share_is_not_in_their_difference() -> None:
         surface.log_tokens,
         {},
     )
-    arm = replay(choices(shifted, 32, SMALL).known, _traffic("rollout"), PREFILL).arms[-1]
+    arm = replay(choices(shifted, 32, SMALL).known, _traffic("rollout"), PREFILL).choices[-1]
     times, saved = arm.finished_s, arm.against_no_spec
     assert saved is not None
     assert (times.high - times.low) / times.value > 0.2
@@ -130,7 +130,7 @@ def test_time_per_k_follows_the_table() -> None:
     """Each batch size's time goes to the K that the table has there."""
     (arm,) = [
         a
-        for a in replay(choices(a_surface(ENGINE), 32, SMALL).known, _traffic("busy"), PREFILL).arms
+        for a in replay(choices(a_surface(ENGINE), 32, SMALL).known, _traffic("busy"), PREFILL).choices
         if a.name == TABLE
     ]
     by_k = dict(arm.seconds_per_k)
@@ -163,7 +163,7 @@ def test_a_k_that_failed_is_left_out_aloud() -> None:
 def test_fewer_places_make_a_queue() -> None:
     """With a quarter of the places requests wait, and that completion times are a queue's is said."""
     forecast = replay(choices(a_surface(ENGINE), 8, SMALL).known, _traffic("busy"), PREFILL)
-    assert all(arm.max_num_seqs == len(arm.seconds_at) == 8 for arm in forecast.arms)
+    assert all(arm.max_num_seqs == len(arm.seconds_at) == 8 for arm in forecast.choices)
     assert any("wait for a place" in remark for remark in forecast.remarks)
 
 
@@ -172,7 +172,7 @@ def test_a_better_drafter_is_worth_something() -> None:
     requests = _traffic("light")
     for rate, said in ((1.0, Said.BETTER), (0.0, Said.WORSE)):
         surface = with_acceptance(a_surface(ENGINE), (rate,) * 4)
-        arm = replay(choices(surface, 32, None).known, requests, PREFILL).arms[3]
+        arm = replay(choices(surface, 32, None).known, requests, PREFILL).choices[3]
         assert arm.against_no_spec is not None
         assert arm.against_no_spec.tpot is not None
         assert arm.against_no_spec.tpot.said is said
@@ -193,7 +193,7 @@ def test_no_request_is_no_forecast() -> None:
 
 def test_one_token_each_has_no_tpot() -> None:
     """Requests of a single token have no time between tokens, and everything else is told."""
-    arm = replay(choices(a_surface(ENGINE), 32, None).known, [Request(0.0, 10, 1)] * 3, PREFILL).arms[1]
+    arm = replay(choices(a_surface(ENGINE), 32, None).known, [Request(0.0, 10, 1)] * 3, PREFILL).choices[1]
     assert arm.tpot_s is None
     assert arm.against_no_spec is not None
     assert arm.against_no_spec.tpot is None
@@ -202,7 +202,9 @@ def test_one_token_each_has_no_tpot() -> None:
 def test_rare_percentiles_need_enough_requests() -> None:
     """The 99th percentile is told of a thousand requests and more."""
     known = choices(a_surface(ENGINE), 32, None).known[:1]
-    few, many = (replay(known, list(islice(poisson(_geometric(1), 5.0, n), n)), PREFILL).arms[0] for n in (999, 1000))
+    few, many = (
+        replay(known, list(islice(poisson(_geometric(1), 5.0, n), n)), PREFILL).choices[0] for n in (999, 1000)
+    )
     assert few.completion_s.p99 is None
     assert many.completion_s.p99 is not None
 
