@@ -141,6 +141,7 @@ def _keys(before: Profile, after: Profile) -> list[KeyChange]:
     old, new = (_fingerprint(profile) for profile in (before, after))
     if before.environment and after.environment:
         unlike = {d.key for d in before.environment.differences(after.environment)}
+        unlike |= {key for key in ("max_context",) if old[key] != new[key]}
     else:
         unlike = {key for key in old.keys() | new.keys() if old.get(key) != new.get(key)}
     changes = [
@@ -154,7 +155,9 @@ def _fingerprint(profile: Profile) -> dict[str, str]:
     environment = profile.environment
     if environment is None:
         return {fact.key: fact.value for fact in profile.facts}
-    return {field.name: str(getattr(environment, field.name)) for field in fields(environment)}
+    named = {field.name: str(getattr(environment, field.name)) for field in fields(environment)}
+    # Longer sequences take longer steps; the environment says how long they may be, the request how long they were.
+    return named | ({"max_context": str(profile.request.max_context)} if profile.request else {})
 
 
 def _share_left(estimate: CellEstimate) -> Interval | None:

@@ -83,6 +83,14 @@ def test_the_machine_is_named_first() -> None:
     ]  # fmt: skip
 
 
+def test_longer_sequences_are_named() -> None:
+    """How long sequences were is not part of the environment, and changes step times."""
+    before = _profile()
+    assert before.request is not None
+    found = compare(before, replace(before, request=replace(before.request, max_context=4096)))
+    assert [(key.key, key.after) for key in found.keys] == [("max_context", "4096")]
+
+
 def test_spelling_of_a_path_is_no_change() -> None:
     """Digests tell models apart, not the names of their folders."""
     before = a_decided_profile(model="here")
