@@ -38,14 +38,14 @@ def scene_of(
     Raises:
         UsageError: a flag makes no sense, or asks for what was not measured.
     """
-    surface, limit = surface_of(profile, np.random.default_rng(0)), _capture_limit(profile)
-    size, decision = max_num_seqs or profile.decision.max_num_seqs, profile.decision
-    prefill, measured = _prefill(surface, prefill_tokens_per_s), _as_measured(surface, profile, limit)
+    measured, limit = surface_of(profile, np.random.default_rng(0)), _capture_limit(profile)
+    prefill, surface, decision = _prefill(measured, prefill_tokens_per_s), measured, profile.decision
     if acceptance is not None:
-        surface = with_acceptance(_split(surface, profile), stated_acceptance(acceptance, surface.ks[-1]))
+        surface = with_acceptance(_split(measured, profile), stated_acceptance(acceptance, measured.ks[-1]))
         decision = decide(surface, profile.decision.max_num_seqs, Aim(capture_limit=limit))
-    found = choices(surface, size, decision.table, limit)
-    beside = measured if max_num_seqs is not None or acceptance is not None else ()
+    found = choices(surface, max_num_seqs or profile.decision.max_num_seqs, decision.table, limit)
+    asks = max_num_seqs is not None or acceptance is not None
+    beside = _as_measured(measured, profile, limit) if asks else ()
     return Scene((*found.known, *beside), advised_name(decision), prefill, found.remarks)
 
 
