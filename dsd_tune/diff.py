@@ -14,6 +14,9 @@ from dsd_tune.records.profile import CellEstimate, Interval, Profile, Verdict
 _MACHINE = ("device", "device_name", "driver", "threads", "gpu", "hardware")
 """Keys of fingerprints and of imported files that name the hardware."""
 
+_ASKED = ("contexts", "temperatures")
+"""Keys of a request that change the answer: how long sequences were, and how tokens were sampled."""
+
 _LEAST = 1e-4
 """Where a rate of nothing begins, so that its ratio is a number."""
 
@@ -141,7 +144,7 @@ def _keys(before: Profile, after: Profile) -> list[KeyChange]:
     old, new = (_fingerprint(profile) for profile in (before, after))
     if before.environment and after.environment:
         unlike = {d.key for d in before.environment.differences(after.environment)}
-        unlike |= {key for key in ("max_context",) if old[key] != new[key]}
+        unlike |= {key for key in _ASKED if old.get(key) != new.get(key)}
     else:
         unlike = {key for key in old.keys() | new.keys() if old.get(key) != new.get(key)}
     changes = [
@@ -156,8 +159,8 @@ def _fingerprint(profile: Profile) -> dict[str, str]:
     if environment is None:
         return {fact.key: fact.value for fact in profile.facts}
     named = {field.name: str(getattr(environment, field.name)) for field in fields(environment)}
-    # Longer sequences take longer steps; the environment says how long they may be, the request how long they were.
-    return named | ({"max_context": str(profile.request.max_context)} if profile.request else {})
+    asked = {key: str(getattr(profile.request, key)) for key in _ASKED} if profile.request else {}
+    return named | asked
 
 
 def _share_left(estimate: CellEstimate) -> Interval | None:

@@ -9,13 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dsd_tune.model.filling import fill
 from dsd_tune.model.sampled import DRAWS, Array, Sampled
-from dsd_tune.model.surface import Surface
+from dsd_tune.model.surface import Surface, spread
 from dsd_tune.records.measurement import Arm, Cell
 from dsd_tune.records.profile import CellEstimate, Interval, Profile
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 _LIMIT = 1.96
 """Standard deviations from a value to the end of its 95 % interval."""
@@ -52,21 +57,46 @@ class _Recalled:
         columns = [self._column(self._table_arm, k, luck) for k in self._ks]
         if self._is_import:
             columns[0] = _or_else(self._column(Arm.DSD, 0, luck), no_spec)
-        own = sorted({c.k for c in self._estimates if c.arm is Arm.STATIC and self._table_arm is not Arm.STATIC})
+        measured = _beside_each_other([no_spec, *columns])
+        whole = fill(measured, self._batch_sizes, np.repeat(~self._anchors[:, None], 1 + len(columns), axis=1))
         return Surface(
             batch_sizes=self._batch_sizes,
             ks=self._ks,
-            no_spec=no_spec,
-            dsd=Sampled(np.stack([c.point for c in columns], -1), np.stack([c.draws for c in columns], -1)),
+            no_spec=whole[:, 0],
+            dsd=whole[:, 1:],
             log_tokens=self._log_tokens(),
-            static={k: self._column(Arm.STATIC, k, self._rng.standard_normal((DRAWS, 1))) - no_spec for k in own},
+            static=self._static(no_spec),
             untried=self._untried(),
+            filled=self._filled(np.isnan(measured.point) & np.isfinite(whole.point)),
             table_assumed=self._table_arm is Arm.STATIC,
         )
 
     @property
     def _is_import(self) -> bool:
         return self._profile.environment is None
+
+    @property
+    def _anchors(self) -> NDArray[np.bool_]:
+        """Which batch sizes were asked for; between them a sweep measures only what could win there."""
+        asked = self._profile.request.batch_sizes if self._profile.request else self._batch_sizes
+        return np.isin(self._batch_sizes, asked)
+
+    def _static(self, no_spec: Sampled) -> dict[int, Sampled]:
+        """Fixed Ks over no speculation, where they stand beside a table's engine; measured at the anchors."""
+        if self._table_arm is Arm.STATIC:
+            return {}
+        rows = np.flatnonzero(self._anchors)
+        sizes = tuple(self._batch_sizes[row] for row in rows)
+        ratios = {}
+        for k in sorted({cell.k for cell in self._estimates if cell.arm is Arm.STATIC}):
+            ratio = self._column(Arm.STATIC, k, self._rng.standard_normal((DRAWS, 1))) - no_spec
+            ratios[k] = spread(ratio[rows], sizes, sizes[-1])[np.array(self._batch_sizes) - 1]
+        return ratios
+
+    def _filled(self, cells: NDArray[np.bool_]) -> frozenset[Cell]:
+        """Cells of no speculation, then of each K, as `Surface` names them."""
+        named = [(Arm.NO_SPEC, 0), *((Arm.DSD, k) for k in self._ks)]
+        return frozenset(Cell(named[j][0], self._batch_sizes[i], named[j][1]) for i, j in np.argwhere(cells).tolist())
 
     def _of(self, arm: Arm, k: int) -> list[CellEstimate | None]:
         """One for each batch size."""
@@ -121,6 +151,10 @@ def _share_left(estimate: CellEstimate) -> Interval | None:
     """TPOT over that without speculation; None where it is not known, or its interval has no logarithm."""
     gain = estimate.gain
     return Interval(1 - gain.value, 1 - gain.high, 1 - gain.low) if gain and gain.high < 1 else None
+
+
+def _beside_each_other(columns: Sequence[Sampled]) -> Sampled:
+    return Sampled(np.stack([c.point for c in columns], -1), np.stack([c.draws for c in columns], -1))
 
 
 def _or_else(known: Sampled, otherwise: Sampled) -> Sampled:

@@ -84,11 +84,11 @@ def test_the_machine_is_named_first() -> None:
 
 
 def test_longer_sequences_are_named() -> None:
-    """How long sequences were is not part of the environment, and changes step times."""
+    """How long sequences were is part of the request, and changes step times."""
     before = _profile()
     assert before.request is not None
-    found = compare(before, replace(before, request=replace(before.request, max_context=4096)))
-    assert [(key.key, key.after) for key in found.keys] == [("max_context", "4096")]
+    found = compare(before, replace(before, request=replace(before.request, contexts=(4096,))))
+    assert [(key.key, key.after) for key in found.keys] == [("contexts", "(4096,)")]
 
 
 def test_spelling_of_a_path_is_no_change() -> None:

@@ -60,6 +60,20 @@ def test_the_same_decision_follows(fit: Fit, profile: Profile) -> None:
     assert again.verdict is profile.decision.verdict
 
 
+def test_cells_between_the_anchors_are_read_off_as_they_were() -> None:
+    """What a sweep left out between the batch sizes asked for comes back as the fit read it off."""
+    law = CostLaw(critical_tokens=8, slope_s=0.003)
+    engine = SimulatedEngine(law, (0.8, 0.7), noise=Noise(), seed=3, max_num_seqs=16, alive_together=8)
+    shelf = swept(engine, fixed_k=1, starts=3, batch_sizes=(1, 4, 8, 16))
+    request = replace(shelf.manifest.request, batch_sizes=(1, 4, 16))
+    left_out = {Cell(Arm.DSD, 8, 2), Cell(Arm.STATIC, 8, 1)}
+    fit = Fit(replace(shelf.manifest, request=request), [s for s in shelf.samples() if s.cell not in left_out])
+    surface = surface_of(fit.profile(decide(fit.surface, 16), 1.0, "0.1.0"), np.random.default_rng(0))
+    assert surface.filled == fit.surface.filled == {Cell(Arm.DSD, 8, 2)}
+    assert surface.dsd.point == pytest.approx(fit.surface.dsd.point)
+    assert surface.fixed_tpot(1).point == pytest.approx(fit.surface.fixed_tpot(1).point)
+
+
 def test_another_drafter_changes_acceptance_alone(profile: Profile) -> None:
     """Step times stay; a step yields one token and the shares accepted."""
     surface = surface_of(profile, np.random.default_rng(0))
