@@ -12,11 +12,13 @@ from typing import NoReturn, TextIO, cast
 import typer
 
 from dsd_tune.cli.check import check
+from dsd_tune.cli.diff import diff
 from dsd_tune.cli.emit_config import emit_config
 from dsd_tune.cli.fit import fit
 from dsd_tune.cli.import_ import import_
 from dsd_tune.cli.plan import plan
 from dsd_tune.cli.probe import probe
+from dsd_tune.cli.replay import replay
 from dsd_tune.cli.stdout import Stdout
 from dsd_tune.cli.sweep import sweep
 from dsd_tune.cli.testbed import testbed
@@ -40,6 +42,8 @@ app.command("emit-config")(emit_config)
 app.command()(check)
 app.command()(probe)
 app.command()(watch)
+app.command()(replay)
+app.command()(diff)
 
 
 def main() -> None:
