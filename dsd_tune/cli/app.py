@@ -16,6 +16,8 @@ from dsd_tune.cli.emit_config import emit_config
 from dsd_tune.cli.fit import fit
 from dsd_tune.cli.import_ import import_
 from dsd_tune.cli.plan import plan
+from dsd_tune.cli.report import report
+from dsd_tune.cli.show import show
 from dsd_tune.cli.stdout import Stdout
 from dsd_tune.cli.sweep import sweep
 from dsd_tune.cli.testbed import testbed
@@ -34,8 +36,10 @@ app.command()(plan)
 app.command()(sweep)
 app.command("import")(import_)
 app.command()(fit)
+app.command()(show)
 app.command("emit-config")(emit_config)
 app.command()(check)
+app.command()(report)
 
 
 def main() -> None:

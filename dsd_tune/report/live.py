@@ -17,7 +17,7 @@ from rich.text import Text
 from dsd_tune.model.undecided import Undecided
 from dsd_tune.plan import Slot
 from dsd_tune.records.condition import Condition
-from dsd_tune.records.measurement import Arm, Block, Cell, Failure
+from dsd_tune.records.measurement import Block, Cell, Failure
 from dsd_tune.report.grid import cell_grid, columns_of, fit_a_line
 from dsd_tune.sweep import Budget
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
+from typing import TYPE_CHECKING
+
 from matplotlib.ticker import MaxNLocator
 
 from dsd_tune.records.profile import AcceptanceLength, PositionAcceptance, Profile
 from dsd_tune.report.plots.lines import span
 from dsd_tune.report.plots.style import BLACK, GREY, LIGHT, figure, styled
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 
 @styled
@@ -18,7 +22,7 @@ def acceptance_plot(profile: Profile) -> Figure:
     Both with 95 % intervals; what a profile does not hold is left out.
     """
     lengths = [length for length in profile.acceptance_lengths if length.k]
-    drawing = figure("What drafts earn", 2.9)
+    drawing = figure("What drafts earn", 2.6)
     panels = bool(profile.acceptance) + bool(lengths)
     if profile.acceptance:
         _draw_positions(drawing.add_subplot(1, panels, 1), profile.acceptance)
@@ -44,9 +48,16 @@ def _draw_lengths(axes: Axes, lengths: list[AcceptanceLength]) -> None:
     axes.plot([0, *ks], [1, *(k + 1 for k in ks)], color=GREY, linewidth=0.9, linestyle=(0, (4, 3)))
     axes.annotate("all accepted", (ks[-1], ks[-1] + 1), (-14, 2), textcoords="offset points", ha="right", fontsize=8)
     axes.errorbar(
-        [0, *ks], [1, *values], ([0, *below], [0, *above]), marker="o", color=BLACK, capsize=3, elinewidth=1, linewidth=1
+        [0, *ks],
+        [1, *values],
+        ([0, *below], [0, *above]),
+        marker="o",
+        color=BLACK,
+        capsize=3,
+        elinewidth=1,
+        linewidth=1,
     )
     axes.set_ylim(0, 1.08 * (ks[-1] + 1))
-    axes.set_xlabel("K (speculative tokens a request)")
+    axes.set_xlabel("K (drafts a request)")
     axes.set_ylabel("tokens a step (AL)")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from matplotlib.artist import Artist
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from dsd_tune.records.profile import CellEstimate, Interval, Profile
@@ -16,6 +14,7 @@ from dsd_tune.report.plots.style import (
     BATCH_SIZE,
     BLACK,
     LIGHT,
+    Look,
     doubling_axis,
     figure,
     legend_below,
@@ -23,13 +22,22 @@ from dsd_tune.report.plots.style import (
     styled,
 )
 
+if TYPE_CHECKING:
+    from matplotlib.artist import Artist
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+
+_OF_TABLE: Look = {"color": "#0b559f", "marker": "o", "linestyle": "-"}
+_OF_FIXED: Look = {"color": "#c05000", "marker": "D", "linestyle": (0, (1, 1.2)), "markerfacecolor": "white"}
+
 
 @dataclass(frozen=True, slots=True)
 class _Choice:
     name: str
     pieces: Sequence[Piece]
     mean: Interval | None
-    look: dict[str, object]
+    look: Look
 
     def cells(self) -> list[CellEstimate]:
         """What it would run, where that was measured."""
@@ -43,7 +51,7 @@ def choices_plot(profile: Profile) -> Figure:
     The mean is what the verdict rests on; a table's is lowered by what choosing the best of many cells added to it.
     Grey ground is where no speculation is significantly faster than what is advised.
     """
-    drawing = figure("What each choice saves", 3.9)
+    drawing = figure("What each choice saves", 3.6)
     wide, narrow = drawing.subplots(1, 2, sharey=True, width_ratios=(6, 1))
     choices = list(_choices(profile))
     for place, choice in enumerate(choices):
@@ -69,10 +77,8 @@ def choices_plot(profile: Profile) -> Figure:
 def _choices(profile: Profile) -> Iterator[_Choice]:
     decision = profile.decision
     if decision.table:
-        look = {"color": "#0b559f", "marker": "o", "linestyle": "-"}
-        yield _Choice("table", table_pieces(profile, decision.table), decision.table_gain, look)
-    look = {"color": "#c05000", "marker": "D", "linestyle": (0, (1, 1.2)), "markerfacecolor": "white"}
-    yield _Choice(f"fixed K={decision.fixed_k}", fixed_pieces(profile), decision.fixed_gain, look)
+        yield _Choice("table", table_pieces(profile, decision.table), decision.table_gain, _OF_TABLE)
+    yield _Choice(f"fixed K={decision.fixed_k}", fixed_pieces(profile), decision.fixed_gain, _OF_FIXED)
 
 
 def _draw(wide: Axes, narrow: Axes, choice: _Choice, place: int) -> None:

@@ -1,19 +1,22 @@
-"""A run's blocks in the order of measuring: how far each lies from its cell's mean, and which batch size was visited."""
+"""A run's blocks in the order of measuring: how far each lies from its cell's mean, and at which batch size."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from dsd_tune.model.sampled import Array
 from dsd_tune.model.timing import Timings, collect
 from dsd_tune.records.measurement import Arm, Block, Failure
-from dsd_tune.report.plots.style import BLACK, GREY, LIGHT, figure, legend_below, sample, styled
+from dsd_tune.report.plots.style import BLACK, GREY, LIGHT, Look, figure, legend_below, sample, styled
 
-_LOOKS = {
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_LOOKS: dict[Arm, Look] = {
     Arm.NO_SPEC: {"color": BLACK, "marker": "s", "markerfacecolor": "white"},
     Arm.DSD: {"color": "#0b559f", "marker": "o"},
     Arm.STATIC: {"color": "#c05000", "marker": "D", "markerfacecolor": "white"},
@@ -27,7 +30,7 @@ def drift_plot(samples: Sequence[Block | Failure]) -> Figure:
     Below: the batch size visited. Vertical lines are engine starts. Token counts of the blocks are not needed.
     """
     blocks = [sample for sample in samples if isinstance(sample, Block)]
-    drawing = figure("Blocks in the order of measuring", 4.2)
+    drawing = figure("Blocks in the order of measuring", 3.8)
     upper, lower = drawing.subplots(2, 1, sharex=True, height_ratios=(3, 1))
     timings = collect(blocks)
     _draw_blocks(upper, blocks, timings)

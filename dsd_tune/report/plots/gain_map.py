@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import matplotlib as mpl
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.colors import Normalize
-from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 
-from dsd_tune.records.measurement import Arm, Cell
+from dsd_tune.records.measurement import Arm
 from dsd_tune.records.profile import CellEstimate, Interval, Profile
 from dsd_tune.report.plots.lines import Line, batch_sizes, chosen, lines
 from dsd_tune.report.plots.style import BATCH_SIZE, BLACK, figure, legend_below, styled
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 _REACH = 50
 """Percent at which colours end, in every map alike: losses have no limit, and maps want to be compared."""
@@ -33,7 +36,7 @@ def gain_map(profile: Profile) -> Figure:
     """
     rows = [line for line in lines(profile) if line.arm is not Arm.NO_SPEC]
     sizes = batch_sizes(profile)
-    drawing = figure("Gain over no speculation", 1.9 + 0.33 * len(rows))
+    drawing = figure("Gain over no speculation", 1.9 + len(rows) * (0.33 if len(sizes) <= _ROOM_FOR_NUMBERS else 0.2))
     axes = drawing.add_subplot()
     colours = mpl.cm.ScalarMappable(Normalize(-_REACH, _REACH), mpl.colormaps["RdBu"])
     for y, line in enumerate(rows):
@@ -57,7 +60,7 @@ def _draw_cell(
     if cell is None or cell.gain is None:
         axes.add_patch(Rectangle(corner, 1, 1, facecolor="white", hatch="////", edgecolor="#bbbbbb", linewidth=0))
         return
-    colour = colours.to_rgba(cell.gain.value * 100)
+    colour = colours.to_rgba(np.array(cell.gain.value * 100))
     axes.add_patch(Rectangle(corner, 1, 1, facecolor=colour, edgecolor="white", linewidth=0.5))
     if columns <= _ROOM_FOR_NUMBERS:
         ink = "white" if np.dot(colour[:3], _LUMINANCE) < 0.5 else BLACK

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.transforms import blended_transform_factory
@@ -26,6 +26,10 @@ from dsd_tune.report.plots.style import (
     time_axis,
 )
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
 
 @styled
 def step_time_plot(profile: Profile) -> Figure:
@@ -34,7 +38,7 @@ def step_time_plot(profile: Profile) -> Figure:
     Thin lines are the fitted law for each K, where one holds; the band is the interval of the critical size. Ticks
     at the bottom are the sizes of CUDA graphs, and the line at their end is where steps begin to run without.
     """
-    drawing = figure("Step time by tokens in flight", 4.4)
+    drawing = figure("Step time by tokens in flight", 4.1)
     axes = drawing.add_subplot()
     measured = [line for line in lines(profile) if any(cell.step_s for cell in line.measured())]
     law = _law(profile)
@@ -48,7 +52,7 @@ def step_time_plot(profile: Profile) -> Figure:
     entries = [sample(line.name, {**look(line.arm, line.k, k_max(profile)), "linestyle": ""}) for line in measured]
     if law:
         entries.append(Line2D([], [], color=GREY, linewidth=0.8, label="law"))
-    legend_below(drawing, [*entries, *_draw_critical(axes, profile)], 5)
+    legend_below(drawing, [*entries, *_draw_critical(axes, profile)], 4)
     _draw_captures(axes, profile, tokens[-1])
     return drawing
 
@@ -71,11 +75,10 @@ def _tokens(cell: CellEstimate) -> int:
 
 
 def _draw_points(axes: Axes, line: Line, largest_k: int) -> None:
+    known = [(_tokens(cell), span(cell.step_s, 1e3)) for cell in line.measured() if cell.step_s]
+    values, below, above = zip(*(step for _, step in known), strict=True)
     style = {**look(line.arm, line.k, largest_k), "linestyle": ""}
-    for cell in line.measured():
-        if cell.step_s:
-            value, below, above = span(cell.step_s, 1e3)
-            axes.errorbar(_tokens(cell), value, [[below], [above]], capsize=1.5, elinewidth=0.8, **style)
+    axes.errorbar([tokens for tokens, _ in known], values, (below, above), capsize=1.5, elinewidth=0.8, **style)
 
 
 def _draw_law(axes: Axes, line: Line, law: CostLaw, largest_k: int) -> None:

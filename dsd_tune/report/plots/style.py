@@ -7,22 +7,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import wraps
-from typing import Any, ParamSpec
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias
 
 import matplotlib as mpl
-from matplotlib.artist import Artist
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
 
 from dsd_tune.records.measurement import Arm
 
+if TYPE_CHECKING:
+    from matplotlib.artist import Artist
+    from matplotlib.axes import Axes
+
 P = ParamSpec("P")
+
+Look: TypeAlias = dict[str, Any]
+"""Colour, marker and dash, as matplotlib's keyword arguments."""
 
 BLACK = "#1a1a1a"
 GREY = "#777777"
-LIGHT = "#d9d9d9"
+LIGHT = "#cccccc"
+"""Still seen where a dark page turns it to its opposite."""
 
 BATCH_SIZE = "batch size B (requests scheduled in a step)"
 
@@ -30,9 +36,9 @@ _MARKERS = "o^Dvs<>pPXh*d"
 _MOST_TICKS = 10
 _FEW_TICKS = 3
 _ROUND = (1, 1.5, 2, 3, 5, 7)
-_RC = {
+_RC: dict[Any, Any] = {
     "font.size": 9,
-    "figure.titlesize": 10.5,
+    "figure.titlesize": 10,
     "figure.titleweight": "bold",
     "axes.spines.top": False,
     "axes.spines.right": False,
@@ -46,7 +52,7 @@ _RC = {
     "svg.hashsalt": "dsd-tune",
 }
 
-_WIDTH = 5.4
+_WIDTH = 4.8
 """Inches: readable on a telephone, and two beside each other on a desk."""
 
 
@@ -68,14 +74,14 @@ def figure(title: str, height: float) -> Figure:
     return drawing
 
 
-def look(arm: Arm, k: int, k_max: int) -> dict[str, Any]:
+def look(arm: Arm, k: int, k_max: int) -> Look:
     """Colour, marker and dash of a line: black and dashed without speculation, else a colour and a marker for each K.
 
     The colours rise in lightness with K (viridis without its pale end).
     """
     if arm is Arm.NO_SPEC:
         return {"color": BLACK, "marker": "s", "linestyle": (0, (5, 2)), "markerfacecolor": "white"}
-    colour = mpl.colormaps["viridis"](0.08 + 0.76 * k / max(k_max, 1))
+    colour = mpl.colormaps["viridis"](0.08 + 0.64 * k / max(k_max, 1))
     fixed = arm is Arm.STATIC
     return {
         "color": colour,
@@ -85,7 +91,7 @@ def look(arm: Arm, k: int, k_max: int) -> dict[str, Any]:
     }
 
 
-def sample(label: str, style: dict[str, Any]) -> Line2D:
+def sample(label: str, style: Look) -> Line2D:
     """An entry of a legend, with marker and dash."""
     return Line2D([], [], label=label, linewidth=1.1, **style)
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from matplotlib.transforms import blended_transform_factory
 
@@ -26,6 +25,10 @@ from dsd_tune.report.plots.style import (
     time_axis,
 )
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
 _OCTAVES_APART = 0.3
 """How far the lines of a single batch size are drawn from it, so that they do not cover each other."""
 
@@ -37,7 +40,7 @@ def tpot_plot(profile: Profile) -> Figure:
     A line joins neighbours as the decision does, dotted where a jump lies between, and breaks where a cell is missing.
     The broad grey line is what the verdict would run; above it stand its ranges, and bands where two Ks are tied.
     """
-    drawing = figure("TPOT by batch size", 4.4)
+    drawing = figure("TPOT by batch size", 4.1)
     axes = drawing.add_subplot()
     measured, pieces, sizes = lines(profile), chosen(profile), batch_sizes(profile)
     for piece in pieces:
@@ -53,7 +56,7 @@ def tpot_plot(profile: Profile) -> Figure:
         for boundary in profile.decision.boundaries:
             _draw_boundary(axes, boundary)
     entries = [sample(line.name, look(line.arm, line.k, k_max(profile))) for line in measured]
-    legend_below(drawing, [*entries, *([Patch(color=LIGHT, label="chosen")] if pieces else [])], 5)
+    legend_below(drawing, [*entries, *([Patch(color=LIGHT, label="chosen")] if pieces else [])], 4)
     return drawing
 
 
