@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from dsd_tune.records.measurement import Block, Failure
-    from dsd_tune.report.document import Picture
 
 
 class Kind(StrEnum):
@@ -43,6 +42,7 @@ def report(
     from dsd_tune.report.content import document
     from dsd_tune.report.html_page import page
     from dsd_tune.report.markdown import markdown
+    from dsd_tune.report.plots import saved
     from dsd_tune.storage import files
 
     found = fitted(profile)
@@ -50,7 +50,8 @@ def report(
     pictures = {png / f"{picture.name}.png": picture for picture in content.pictures()} if png else {}
     _refuse_overwriting([out, *pictures], force=force)
     for path, picture in pictures.items():
-        _save(path, picture)
+        files.make_directory(path.parent)
+        files.write_bytes(path, saved.png(picture.draw()))
     files.write_text(out, page(content) if kind is Kind.HTML else markdown(content, _seen_from(out, png)))
     typer.echo(out)
 
@@ -75,14 +76,3 @@ def _seen_from(out: Path, folder: Path | None) -> str | None:
     import os
 
     return Path(os.path.relpath(folder, out.parent)).as_posix() if folder else None
-
-
-def _save(path: Path, picture: Picture) -> None:
-    from io import BytesIO
-
-    from dsd_tune.storage import files
-
-    files.make_directory(path.parent)
-    buffer = BytesIO()
-    picture.draw().savefig(buffer, format="png", dpi=160)
-    files.write_bytes(path, buffer.getvalue())

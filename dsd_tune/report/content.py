@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 
 from dsd_tune.emit.decision import advised_table
 from dsd_tune.emit.formats import Format, emit
+from dsd_tune.errors import UsageError
 from dsd_tune.records.environment import Environment, GraphUse
 from dsd_tune.records.measurement import Arm, Block, Cell, Failure
 from dsd_tune.records.profile import CellEstimate, Interval, Profile
@@ -32,9 +33,7 @@ def document(profile: Profile, samples: Sequence[Block | Failure], said: Sequenc
 
 def _answers(profile: Profile, samples: Sequence[Block | Failure], said: Sequence[str]) -> Iterator[Section]:
     yield Section("What to paste", tuple(_to_paste(profile, said)))
-    yield Section(
-        "The same as a file for vLLM's --config", (Code(emit(profile, Format.YAML, *said).text),), folded=True
-    )
+    yield Section("The same as a file for vLLM's --config", (_config_file(profile, said),), folded=True)
     yield Section("Why", (Pairs(tuple(ground for ground in grounds(profile) if ground[0] != "Why")),))
     missing = tuple(undrawn(profile, samples))
     yield Section("Pictures", (*pictures(profile, samples), *([Points(missing)] if missing else [])))
@@ -61,6 +60,14 @@ def _subject(profile: Profile) -> str:
 
 def _date(profile: Profile) -> str:
     return datetime.fromtimestamp(profile.created_at_s, UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
+def _config_file(profile: Profile, said: Sequence[str]) -> Part:
+    """The file, or why there is none."""
+    try:
+        return Code(emit(profile, Format.YAML, *said).text)
+    except UsageError as error:
+        return Points((error.what,))
 
 
 def _to_paste(profile: Profile, said: Sequence[str]) -> Iterator[Part]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 from base64 import b64encode
 from importlib.resources import files
-from io import BytesIO
 
 from dsd_tune.report.document import Code, Document, Grid, Pairs, Part, Picture, Points, Section
 from dsd_tune.report.html_text import Html, element, joined, void
+from dsd_tune.report.plots.saved import svg
 
 
 def page(document: Document) -> str:
@@ -98,16 +98,9 @@ def _entry(text: str) -> Html:
 
 
 def _picture(picture: Picture) -> Html:
-    data = b64encode(_svg(picture)).decode()
+    data = b64encode(svg(picture.draw())).decode()
     image = void("img", alt=picture.caption, src=f"data:image/svg+xml;base64,{data}")
     return element("figure", image, element("figcaption", picture.caption))
-
-
-def _svg(picture: Picture) -> bytes:
-    """Without a ground of its own, so that it takes the page's, and without the date, so that equal ones are equal."""
-    buffer = BytesIO()
-    picture.draw().savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
-    return buffer.getvalue()
 
 
 def _capital(sentence: str) -> str:

@@ -55,8 +55,8 @@ def _critical(profile: Profile) -> str:
 
 _TPOT = (
     "Lower is better. A broad grey line is what the verdict would run. Dashed uprights are the table's boundaries, "
-    "grey bands where the two Ks beside one are tied. Lines end where a cell is missing and are dotted where time jumps. "
-    "Intervals are 95 %."
+    "grey bands where the two Ks beside one are tied. Lines end where a cell is missing and are dotted where time "
+    "jumps. Intervals are 95 %."
 )
 _DRIFTING = "They hold the machine's drift, which neighbours share: the gains tell Ks apart more sharply."
 _GAIN = (
@@ -70,7 +70,7 @@ _STEP_TIME = (
 )
 _ACCEPTANCE = (
     "Left, where it is known: share of the drafts at a position accepted with all before them. Right: tokens a "
-    "sequence gets from a step, the bonus token included. Intervals are 95 %, over prompts."
+    "sequence gets from a step, the bonus token included. Intervals are 95 %."
 )
 _DRIFT = (
     "Each dot is a block. A slow wave is the machine's drift, which all engines of a visit share. Light uprights are "

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from matplotlib.ticker import MaxNLocator
 
 from dsd_tune.records.profile import AcceptanceLength, PositionAcceptance, Profile
-from dsd_tune.report.plots.lines import span
+from dsd_tune.report.plots.lines import bars
 from dsd_tune.report.plots.style import BLACK, GREY, LIGHT, figure, styled
 
 if TYPE_CHECKING:
@@ -32,10 +32,10 @@ def acceptance_plot(profile: Profile) -> Figure:
 
 
 def _draw_positions(axes: Axes, positions: tuple[PositionAcceptance, ...]) -> None:
-    values, below, above = zip(*(span(p.rate, 100) for p in positions), strict=True)
+    values, reach = bars((p.rate for p in positions), 100)
     places = [p.position for p in positions]
     axes.bar(places, values, 0.7, color=LIGHT, edgecolor=BLACK, linewidth=0.8)
-    axes.errorbar(places, values, (below, above), linestyle="", color=BLACK, capsize=3, elinewidth=1)
+    axes.errorbar(places, values, reach, linestyle="", color=BLACK, capsize=3, elinewidth=1)
     axes.set_ylim(0, 100)
     axes.set_xlabel("position of the draft")
     axes.set_ylabel("accepted with all before (%)")
@@ -43,7 +43,7 @@ def _draw_positions(axes: Axes, positions: tuple[PositionAcceptance, ...]) -> No
 
 
 def _draw_lengths(axes: Axes, lengths: list[AcceptanceLength]) -> None:
-    values, below, above = zip(*(span(length.tokens, 1) for length in lengths), strict=True)
+    values, (below, above) = bars((length.tokens for length in lengths), 1)
     ks = [length.k for length in lengths]
     axes.plot([0, *ks], [1, *(k + 1 for k in ks)], color=GREY, linewidth=0.9, linestyle=(0, (4, 3)))
     axes.annotate("all accepted", (ks[-1], ks[-1] + 1), (-14, 2), textcoords="offset points", ha="right", fontsize=8)

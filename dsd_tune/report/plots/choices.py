@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from matplotlib.patches import Patch
 
 from dsd_tune.records.profile import CellEstimate, Interval, Profile
-from dsd_tune.report.plots.lines import Piece, batch_sizes, fixed_pieces, span, table_pieces
+from dsd_tune.report.plots.lines import Piece, bars, batch_sizes, fixed_pieces, table_pieces
 from dsd_tune.report.plots.style import (
     BATCH_SIZE,
     BLACK,
@@ -57,7 +57,7 @@ def choices_plot(profile: Profile) -> Figure:
     for place, choice in enumerate(choices):
         _draw(wide, narrow, choice, place)
     for stretch in profile.decision.losing:
-        wide.axvspan(stretch.first, stretch.last, color=LIGHT, alpha=0.6, linewidth=0, zorder=0)
+        wide.axvspan(stretch.first - 0.5, stretch.last + 0.5, color=LIGHT, alpha=0.6, linewidth=0, zorder=0)
     for axes in (wide, narrow):
         axes.axhline(0, color=BLACK, linewidth=1.2, linestyle=(0, (5, 2)))
         axes.grid(visible=True, axis="y", color=LIGHT, linewidth=0.5)
@@ -66,11 +66,7 @@ def choices_plot(profile: Profile) -> Figure:
     narrow.set_xticks([])
     narrow.set_xlim(-1, len(choices))
     narrow.set_xlabel("weighted\nmean")
-    entries: list[Artist] = [sample(choice.name, choice.look) for choice in choices]
-    entries.append(sample("speculation off", {"color": BLACK, "linestyle": (0, (5, 2))}))
-    if profile.decision.losing:
-        entries.append(Patch(color=LIGHT, label="off is faster"))
-    legend_below(drawing, entries, 4)
+    legend_below(drawing, _entries(choices, losing=bool(profile.decision.losing)), 4)
     return drawing
 
 
@@ -81,12 +77,19 @@ def _choices(profile: Profile) -> Iterator[_Choice]:
     yield _Choice(f"fixed K={decision.fixed_k}", fixed_pieces(profile), decision.fixed_gain, _OF_FIXED)
 
 
+def _entries(choices: Sequence[_Choice], *, losing: bool) -> list[Artist]:
+    off = sample("speculation off", {"color": BLACK, "linestyle": (0, (5, 2))})
+    ground = [Patch(color=LIGHT, label="off is faster")] if losing else []
+    return [*(sample(choice.name, choice.look) for choice in choices), off, *ground]
+
+
 def _draw(wide: Axes, narrow: Axes, choice: _Choice, place: int) -> None:
-    gains = [(cell.cell.batch_size, span(cell.gain, 100)) for cell in choice.cells() if cell.gain]
-    values, below, above = zip(*(gain for _, gain in gains), strict=True)
+    gains = [(cell.cell.batch_size, cell.gain) for cell in choice.cells() if cell.gain]
+    values, reach = bars((gain for _, gain in gains), 100)
     # Apart by a little, so that choices which agree do not hide each other.
     sizes = [size * 2 ** (0.06 * (2 * place - 1)) for size, _ in gains]
-    wide.errorbar(sizes, values, (below, above), capsize=2, elinewidth=0.9, linewidth=1.3, **choice.look)
+    wide.errorbar(sizes, values, reach, capsize=2, elinewidth=0.9, linewidth=1.3, **choice.look)
     if choice.mean:
-        value, down, up = span(choice.mean, 100)
-        narrow.errorbar(place, value, [[down], [up]], capsize=3, elinewidth=1.2, **{**choice.look, "linestyle": ""})
+        narrow.errorbar(
+            [place], *bars([choice.mean], 100), capsize=3, elinewidth=1.2, **{**choice.look, "linestyle": ""}
+        )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -123,9 +123,12 @@ def fixed_pieces(profile: Profile) -> list[Piece]:
     return [Piece(_everywhere(profile, k), _first_of(lines(profile), [(Arm.STATIC, k), (Arm.DSD, k)]))]
 
 
-def span(interval: Interval, scale: float) -> tuple[float, float, float]:
-    """Value, and how far its interval reaches down and up, in another unit."""
-    return interval.value * scale, (interval.value - interval.low) * scale, (interval.high - interval.value) * scale
+def bars(intervals: Iterable[Interval], scale: float) -> tuple[list[float], tuple[list[float], list[float]]]:
+    """Values, and how far their intervals reach down and up, in another unit: what matplotlib's errorbar takes."""
+    found = list(intervals)
+    below = [(interval.value - interval.low) * scale for interval in found]
+    above = [(interval.high - interval.value) * scale for interval in found]
+    return [interval.value * scale for interval in found], (below, above)
 
 
 def _everywhere(profile: Profile, k: int) -> Range:

@@ -12,7 +12,7 @@ from matplotlib.transforms import blended_transform_factory
 from dsd_tune.model.cost import CostLaw, law_of
 from dsd_tune.records.measurement import Cell
 from dsd_tune.records.profile import CellEstimate, Profile
-from dsd_tune.report.plots.lines import Line, k_max, lines, span
+from dsd_tune.report.plots.lines import Line, bars, k_max, lines
 from dsd_tune.report.plots.style import (
     BLACK,
     GREY,
@@ -75,10 +75,10 @@ def _tokens(cell: CellEstimate) -> int:
 
 
 def _draw_points(axes: Axes, line: Line, largest_k: int) -> None:
-    known = [(_tokens(cell), span(cell.step_s, 1e3)) for cell in line.measured() if cell.step_s]
-    values, below, above = zip(*(step for _, step in known), strict=True)
+    known = [(_tokens(cell), cell.step_s) for cell in line.measured() if cell.step_s]
+    values, reach = bars((step_s for _, step_s in known), 1e3)
     style = {**look(line.arm, line.k, largest_k), "linestyle": ""}
-    axes.errorbar([tokens for tokens, _ in known], values, (below, above), capsize=1.5, elinewidth=0.8, **style)
+    axes.errorbar([tokens for tokens, _ in known], values, reach, capsize=1.5, elinewidth=0.8, **style)
 
 
 def _draw_law(axes: Axes, line: Line, law: CostLaw, largest_k: int) -> None:

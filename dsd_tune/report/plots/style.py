@@ -49,7 +49,6 @@ _RC: dict[Any, Any] = {
     "hatch.linewidth": 0.6,
     "hatch.color": GREY,
     "lines.markersize": 4.5,
-    "svg.hashsalt": "dsd-tune",
 }
 
 _WIDTH = 4.8

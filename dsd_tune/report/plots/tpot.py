@@ -11,7 +11,7 @@ from matplotlib.patches import Patch
 from matplotlib.transforms import blended_transform_factory
 
 from dsd_tune.records.profile import Boundary, CellEstimate, Profile, Verdict
-from dsd_tune.report.plots.lines import Line, Piece, batch_sizes, chosen, k_max, lines, span
+from dsd_tune.report.plots.lines import Line, Piece, bars, batch_sizes, chosen, k_max, lines
 from dsd_tune.report.plots.style import (
     BATCH_SIZE,
     GREY,
@@ -67,9 +67,9 @@ def _draw_line(axes: Axes, line: Line, largest_k: int, beside: float) -> None:
         axes.plot(*_path(run), linestyle=dash, linewidth=1.1, color=style["color"])
     for jump in line.jumps():
         axes.plot(*_path(jump), linestyle=":", linewidth=0.7, color=style["color"])
-    values, below, above = zip(*(span(cell.tpot_s, 1e3) for cell in line.measured()), strict=True)
+    values, reach = bars((cell.tpot_s for cell in line.measured()), 1e3)
     sizes = [size * beside for size in _path(line.measured())[0]]
-    axes.errorbar(sizes, values, (below, above), linestyle="", capsize=1.5, elinewidth=0.8, **style)
+    axes.errorbar(sizes, values, reach, linestyle="", capsize=1.5, elinewidth=0.8, **style)
 
 
 def _path(cells: Sequence[CellEstimate]) -> tuple[list[int], list[float]]:
