@@ -41,7 +41,9 @@ def modules_of(package: str) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "command", [[], ["emit-config"], ["sweep"], ["fit"], ["show"], ["report"]], ids=lambda words: " ".join(words) or "bare"
+    "command",
+    [[], ["emit-config"], ["sweep"], ["fit"], ["show"], ["report"]],
+    ids=lambda words: " ".join(words) or "bare",
 )
 def test_help_loads_nothing_heavy(command: list[str]) -> None:
     """`--help` answers before vLLM, torch, pandas, optuna or matplotlib is loaded."""
