@@ -74,5 +74,6 @@ def _starts(blocks: Sequence[Block]) -> list[int]:
 
 
 def _duration(blocks: Sequence[Block]) -> str:
-    minutes = (blocks[-1].taken_at_s - blocks[0].taken_at_s) / 60
-    return f"block ({len(blocks)} in {minutes:.1f} min)"
+    seconds = blocks[-1].taken_at_s - blocks[0].taken_at_s
+    took = f"{seconds / 60:.1f} min" if seconds >= 60 else f"{seconds:.0f} s"
+    return f"block ({len(blocks)} in {took})"
