@@ -18,14 +18,12 @@ def show(
 
     Prints what `fit` printed, without fitting again. An old profile comes as today's version in JSON, too.
     """
-    from rich.console import Console
-
     from dsd_tune.cli.fitted import fitted
-    from dsd_tune.report.grid import render
+    from dsd_tune.cli.screen import show_on_screen
     from dsd_tune.storage import formats
 
     found = fitted(profile)
     if json_:
         typer.echo(formats.text(formats.PROFILE, found))
     else:
-        Console().print(render(found))
+        show_on_screen(found)

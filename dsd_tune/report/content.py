@@ -114,7 +114,7 @@ def _method(profile: Profile) -> Iterator[tuple[str, str]]:
     """How many of what, and what noise there was."""
     request = profile.request
     if request:
-        yield "arms", "no speculation, and a table's engine with K switched live, alternated in time"
+        yield "arms", f"no speculation and a table's engine with K switched live, in turns{_fixed_too(profile)}"
         yield "engine starts", f"{request.starts} an arm"
         yield (
             "blocks",
@@ -134,6 +134,10 @@ def _method(profile: Profile) -> Iterator[tuple[str, str]]:
         )
     else:
         yield "intervals", "95 %, from deviations that had to be assumed, since single published numbers carry none"
+
+
+def _fixed_too(profile: Profile) -> str:
+    return "; then the best fixed K" if any(cell.cell.arm is Arm.STATIC for cell in profile.cells) else ""
 
 
 def _cells(profile: Profile) -> Grid:

@@ -202,6 +202,12 @@ def test_the_end_of_cuda_graphs_is_marked(profile: Profile) -> None:
     assert not any("end at" in text for text in _texts(step_time_plot(profile)))
 
 
+def test_the_roofline_is_drawn_where_it_is_known(profile: Profile) -> None:
+    """A datasheet's critical size is in the legend if it lies among what was measured."""
+    assert "by datasheet 20" in _labels(step_time_plot(replace(profile, roofline_tokens=20.0)))
+    assert not any("datasheet" in label for label in _labels(step_time_plot(replace(profile, roofline_tokens=900.0))))
+
+
 def test_acceptance_without_positions_has_one_panel(profile: Profile, imported: Profile) -> None:
     """An import knows lengths alone; a sweep shows positions beside them."""
     assert len(acceptance_plot(profile).axes) == 2

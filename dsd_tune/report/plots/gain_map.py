@@ -13,7 +13,7 @@ from matplotlib.patches import Patch, Rectangle
 from dsd_tune.records.measurement import Arm
 from dsd_tune.records.profile import CellEstimate, Interval, Profile
 from dsd_tune.report.plots.lines import Line, batch_sizes, chosen, lines
-from dsd_tune.report.plots.style import BATCH_SIZE, BLACK, figure, legend_below, styled
+from dsd_tune.report.plots.style import BATCH_SIZE, BLACK, GREY, figure, legend_below, styled
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -23,9 +23,9 @@ _REACH = 50
 """Percent at which colours end, in every map alike: losses have no limit, and maps want to be compared."""
 _ROOM_FOR_HALVES = 9
 _ROOM_FOR_NUMBERS = 13
-
-
+"""Batch sizes up to which cells are wide enough for two lines of text, and for one."""
 _LUMINANCE = (0.299, 0.587, 0.114)
+"""How bright red, green and blue look (ITU-R BT.601)."""
 
 
 @styled
@@ -48,7 +48,7 @@ def gain_map(profile: Profile) -> Figure:
             _frame(axes, xs[0], xs[-1], rows.index(piece.line))
     _label(axes, rows, sizes)
     drawing.colorbar(colours, ax=axes, label="TPOT saved (%)", extend="both", fraction=0.05)
-    unmeasured = Patch(facecolor="white", hatch="////", edgecolor="#777777", label="not measured")
+    unmeasured = Patch(facecolor="white", hatch="////", edgecolor=GREY, label="not measured")
     legend_below(drawing, [Patch(fill=False, edgecolor=BLACK, linewidth=2, label="chosen"), unmeasured], 2)
     return drawing
 

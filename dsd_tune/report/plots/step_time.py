@@ -36,7 +36,8 @@ def step_time_plot(profile: Profile) -> Figure:
     """Step time in ms against tokens in flight, B*(K+1), on logarithmic axes, with 95 % intervals.
 
     Thin lines are the fitted law for each K, where one holds; the band is the interval of the critical size. Ticks
-    at the bottom are the sizes of CUDA graphs, and the line at their end is where steps begin to run without.
+    at the bottom are the sizes of CUDA graphs, and the line at their end is where steps begin to run without. Where
+    the datasheet of the GPU is known, so is the critical size of its roofline.
     """
     drawing = figure("Step time by tokens in flight", 4.1)
     axes = drawing.add_subplot()
@@ -52,7 +53,7 @@ def step_time_plot(profile: Profile) -> Figure:
     entries = [sample(line.name, {**look(line.arm, line.k, k_max(profile)), "linestyle": ""}) for line in measured]
     if law:
         entries.append(Line2D([], [], color=GREY, linewidth=0.8, label="law"))
-    legend_below(drawing, [*entries, *_draw_critical(axes, profile)], 4)
+    legend_below(drawing, [*entries, *_draw_critical(axes, profile), *_draw_roofline(axes, profile, tokens[-1])], 4)
     _draw_captures(axes, profile, tokens[-1])
     return drawing
 
@@ -97,6 +98,16 @@ def _draw_critical(axes: Axes, profile: Profile) -> list[Patch]:
     axes.axvspan(bend.low, bend.high, color=LIGHT, alpha=0.6, linewidth=0, zorder=0)
     axes.axvline(bend.value, color=GREY, linewidth=0.9, linestyle=(0, (4, 3)), zorder=0)
     return [Patch(color=LIGHT, label=f"critical size {bend.value:.0f}")]
+
+
+def _draw_roofline(axes: Axes, profile: Profile, most_tokens: int) -> list[Line2D]:
+    """Where the datasheet puts the bend, if that is among what was measured, and its entry in the legend."""
+    tokens = profile.roofline_tokens
+    if tokens is None or tokens > most_tokens:
+        return []
+    dash = (0, (3, 1, 1, 1))
+    axes.axvline(tokens, color=BLACK, linewidth=0.9, linestyle=dash)
+    return [Line2D([], [], color=BLACK, linewidth=0.9, linestyle=dash, label=f"by datasheet {tokens:.0f}")]
 
 
 def _draw_captures(axes: Axes, profile: Profile, most_tokens: int) -> None:
