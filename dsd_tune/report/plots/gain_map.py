@@ -62,9 +62,8 @@ def _draw_cell(
         return
     colour = colours.to_rgba(np.array(cell.gain.value * 100))
     axes.add_patch(Rectangle(corner, 1, 1, facecolor=colour, edgecolor="white", linewidth=0.5))
-    if columns <= _ROOM_FOR_NUMBERS:
-        ink = "white" if np.dot(colour[:3], _LUMINANCE) < 0.5 else BLACK
-        axes.text(x, y, _figures(cell.gain, columns), ha="center", va="center", color=ink, fontsize=7)
+    ink = "white" if np.dot(colour[:3], _LUMINANCE) < 0.5 else BLACK
+    axes.text(x, y, _figures(cell.gain, columns), ha="center", va="center", color=ink, fontsize=7)
 
 
 def _frame(axes: Axes, first: int, last: int, y: int) -> None:
@@ -73,6 +72,9 @@ def _frame(axes: Axes, first: int, last: int, y: int) -> None:
 
 
 def _figures(gain: Interval, columns: int) -> str:
+    """As much as there is room for, at least the sign of a sure loss."""
+    if columns > _ROOM_FOR_NUMBERS:
+        return "-" if gain.high < 0 else ""
     value = f"{gain.value * 100:+.0f}"
     if gain.low <= 0 <= gain.high:
         value = f"({value})"

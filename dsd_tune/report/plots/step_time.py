@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -27,6 +28,7 @@ from dsd_tune.report.plots.style import (
 )
 
 if TYPE_CHECKING:
+    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
@@ -50,12 +52,20 @@ def step_time_plot(profile: Profile) -> Figure:
     tokens = sorted({_tokens(cell) for line in measured for cell in line.measured()})
     time_axis(axes, "step time (ms)")
     doubling_axis(axes, _powers_of_two(tokens[0], tokens[-1]), "tokens in flight, B·(K+1)")
-    entries = [sample(line.name, {**look(line.arm, line.k, k_max(profile)), "linestyle": ""}) for line in measured]
-    if law:
-        entries.append(Line2D([], [], color=GREY, linewidth=0.8, label="law"))
-    legend_below(drawing, [*entries, *_draw_critical(axes, profile), *_draw_roofline(axes, profile, tokens[-1])], 4)
-    _draw_captures(axes, profile, tokens[-1])
+    entries = [
+        *_of_lines(measured, law, k_max(profile)),
+        *_draw_critical(axes, profile),
+        *_draw_roofline(axes, profile, tokens[-1]),
+        *_draw_captures(axes, profile, tokens[-1]),
+    ]
+    legend_below(drawing, entries, 4)
     return drawing
+
+
+def _of_lines(measured: Sequence[Line], law: CostLaw | None, largest_k: int) -> list[Artist]:
+    """Entries of the legend for dots and law."""
+    dots = [sample(line.name, {**look(line.arm, line.k, largest_k), "linestyle": ""}) for line in measured]
+    return [*dots, *([Line2D([], [], color=GREY, linewidth=0.8, label="law")] if law else [])]
 
 
 def _law(profile: Profile) -> CostLaw | None:
@@ -110,13 +120,13 @@ def _draw_roofline(axes: Axes, profile: Profile, most_tokens: int) -> list[Line2
     return [Line2D([], [], color=BLACK, linewidth=0.9, linestyle=dash, label=f"by datasheet {tokens:.0f}")]
 
 
-def _draw_captures(axes: Axes, profile: Profile, most_tokens: int) -> None:
-    """Sizes of the table's CUDA graphs, and where they end."""
+def _draw_captures(axes: Axes, profile: Profile, most_tokens: int) -> list[Line2D]:
+    """Sizes of the table's CUDA graphs, and an entry in the legend where they end."""
     sizes = profile.environment.graphs_dsd.capture_sizes if profile.environment else ()
     at_bottom = blended_transform_factory(axes.transData, axes.transAxes)
     shown = [size for size in sizes if size <= most_tokens]
     axes.plot(shown, [0.012] * len(shown), "|", color=BLACK, markersize=5, transform=at_bottom)
-    if sizes and sizes[-1] < most_tokens:
-        axes.axvline(sizes[-1], color=BLACK, linewidth=0.9, linestyle=":")
-        words = f"CUDA graphs end at {sizes[-1]} "
-        axes.text(sizes[-1], 0.97, words, ha="right", va="top", fontsize=8, transform=at_bottom)
+    if not sizes or sizes[-1] >= most_tokens:
+        return []
+    axes.axvline(sizes[-1], color=BLACK, linewidth=0.9, linestyle=":")
+    return [Line2D([], [], color=BLACK, linewidth=0.9, linestyle=":", label=f"graphs end {sizes[-1]}")]
