@@ -21,7 +21,7 @@ def pictures(profile: Profile, samples: Sequence[Block | Failure]) -> Iterator[P
     yield Picture("tpot", f"{_TPOT} {_DRIFTING if profile.request else ''}".strip(), partial(tpot_plot, profile))
     if _has_gains(profile):
         yield Picture("gain", _GAIN, partial(gain_map, profile))
-        weighted = f"{_CHOICES} In the mean, {profile.decision.weights}."
+        weighted = f"{_CHOICES} In the mean, which is of {profile.decision.objective}, {profile.decision.weights}."
         yield Picture("choices", weighted, partial(choices_plot, profile))
     if any(cell.step_s and cell.cell.k for cell in profile.cells):
         yield Picture("step_time", f"{_STEP_TIME} {_critical(profile)}", partial(step_time_plot, profile))
