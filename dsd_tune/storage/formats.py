@@ -122,7 +122,7 @@ def read_samples(
 ) -> tuple[int, list[Block | Failure]]:
     """The version the file was written in, and its samples in the order of measuring, which `request` asked for.
 
-    Without prompts, blocks have no token counts, and a file is read in a tenth of the time.
+    Without prompts, blocks have no token counts, and a large file is read in a third of the time.
 
     Raises:
         UsageError: missing, another kind, a newer version, or a finished line that holds no sample.
