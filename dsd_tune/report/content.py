@@ -120,7 +120,7 @@ def _method(profile: Profile) -> Iterator[tuple[str, str]]:
             "blocks",
             f"{request.rounds} for each cell and start, of {request.steps} steps after {request.settle} dropped ones",
         )
-        yield "context", f"up to {request.max_context} tokens"
+        yield "measured under", "; ".join(map(str, request.conditions))
         yield "seed", str(request.seed)
         yield "speculative config", request.speculative_config
         yield "engine flags", _value(request.engine_flags)

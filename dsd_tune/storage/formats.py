@@ -117,9 +117,7 @@ def append_sample(path: Path, sample: Block | Failure) -> None:
     files.append_line(path, _sample_line(sample))
 
 
-def read_samples(
-    path: Path, request: SweepRequest, *, with_prompts: bool = True
-) -> tuple[int, list[Block | Failure]]:
+def read_samples(path: Path, request: SweepRequest, *, with_prompts: bool = True) -> tuple[int, list[Block | Failure]]:
     """The version the file was written in, and its samples in the order of measuring, which `request` asked for.
 
     Without prompts, blocks have no token counts, and a large file is read in a third of the time.
