@@ -11,6 +11,7 @@ import numpy as np
 from dsd_tune.cli.judge import judge
 from dsd_tune.engines.protocol import Engine
 from dsd_tune.engines.simulated import SimulatedEngine
+from dsd_tune.fit import Fit, ImportFit
 from dsd_tune.model.sampled import DRAWS, Sampled
 from dsd_tune.model.surface import Surface
 from dsd_tune.model.undecided import Undecided
@@ -34,9 +35,11 @@ from dsd_tune.records.profile import (
     Variance,
     Verdict,
 )
+from dsd_tune.records.published import Fact, Published, PublishedAcceptance, PublishedRow
 from dsd_tune.records.run import Manifest, SweepRequest
 from dsd_tune.records.table import Table
 from dsd_tune.records.visit import Visit
+from dsd_tune.solve import decide
 from dsd_tune.sweep import Observer, Sweep
 
 A_CONDITION = Condition(512, 0.0)
@@ -311,3 +314,21 @@ def a_surface(
         log_tokens=Sampled(tokens, np.broadcast_to(tokens, (DRAWS, len(ks)))),
         static={},
     )
+
+
+def fitted(shelf: Shelf) -> Profile:
+    """What a fit concludes from everything on the shelf."""
+    fit = Fit(shelf.manifest, shelf.samples())
+    return fit.profile(decide(fit.surface, fit.max_num_seqs), 1.5, "0.1.0")
+
+
+def fitted_import(tpot_ms: dict[tuple[int, int], float], *, length: dict[int, float] | None = None) -> Profile:
+    """What a fit concludes from published TPOTs by (batch size, K), with acceptance lengths by K where known."""
+    rows = [
+        PublishedRow(Cell(Arm.STATIC if k else Arm.NO_SPEC, b, k), None, ms / 1e3, None, "grid.csv")
+        for (b, k), ms in tpot_ms.items()
+    ]
+    lengths = [PublishedAcceptance(k, tokens, (), None, "grid.csv") for k, tokens in (length or {}).items()]
+    facts = (Fact("model", "a model"),)
+    fit = ImportFit(Published(tuple(rows), tuple(lengths), facts, 0.02, 0.02, ("a remark",), 1.5, "0.1.0"))
+    return fit.profile(decide(fit.surface, fit.max_num_seqs), 1.5, "0.1.0")

@@ -19,6 +19,8 @@ from dsd_tune.cli.import_ import import_
 from dsd_tune.cli.plan import plan
 from dsd_tune.cli.probe import probe
 from dsd_tune.cli.replay import replay
+from dsd_tune.cli.report import report
+from dsd_tune.cli.show import show
 from dsd_tune.cli.stdout import Stdout
 from dsd_tune.cli.sweep import sweep
 from dsd_tune.cli.testbed import testbed
@@ -38,11 +40,13 @@ app.command()(plan)
 app.command()(sweep)
 app.command("import")(import_)
 app.command()(fit)
+app.command()(show)
+app.command()(report)
 app.command("emit-config")(emit_config)
 app.command()(check)
+app.command()(replay)
 app.command()(probe)
 app.command()(watch)
-app.command()(replay)
 app.command()(diff)
 
 

@@ -31,16 +31,13 @@ def fit(
 
     Exit code 0: there is something to deploy; 4: measured, and no gain worth deploying; 5: cannot tell yet.
     """
-    import os
     import time
     from importlib.metadata import version
 
-    from rich.console import Console
-
     from dsd_tune.cli.aim import stated_aim
     from dsd_tune.cli.graphs import outlook
+    from dsd_tune.cli.screen import show_on_screen
     from dsd_tune.fit import Fit, ImportFit
-    from dsd_tune.report.grid import least_width, render
     from dsd_tune.solve import decide
     from dsd_tune.storage import formats, published
     from dsd_tune.storage.run_directory import RunDirectory
@@ -61,9 +58,6 @@ def fit(
     if json_:
         typer.echo(path.read_text())
     else:
-        # Rich would print bold all the same, and cut off numbers in a narrow terminal.
-        console = Console(color_system=None if os.environ.get("NO_COLOR") else "auto")
-        console.width = max(console.width, least_width(profile, console))
-        console.print(render(profile))
+        show_on_screen(profile)
         typer.echo(f"Profile: {path}", err=True)
     raise typer.Exit(decision.verdict.exit_code)

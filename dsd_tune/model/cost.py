@@ -54,6 +54,13 @@ def fit_law(cells: Sequence[Cell], step_s: Array) -> CostLaw:
     return bent if bent.loss < _WORTH_A_BEND * straight.loss else straight
 
 
+def law_of(cells: Sequence[Cell], step_s: Array, critical: CriticalSize) -> CostLaw | None:
+    """The law behind a critical size found on such cells, to be drawn; None where no smooth law holds."""
+    if critical.relative_error > _HOLDS:
+        return None
+    return _fit_at(_design(cells), step_s, critical.tokens.value if critical.tokens else None)
+
+
 def critical_size(cells: Sequence[Cell], log_step: Sampled) -> CriticalSize:
     """The bend with its interval, from refits to draws; `log_step` has shape (len(cells),)."""
     step_s = np.exp(log_step.point)

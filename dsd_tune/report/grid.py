@@ -55,10 +55,15 @@ def facts(rows: Iterable[tuple[str, str]]) -> Grid:
 def tpot_grid(profile: Profile) -> Grid:
     """TPOT in ms by batch size and K, with the gain over `no_spec` in percent; `*` marks the best of a row."""
     cells = {e.cell: e for e in profile.cells}
-    columns = [(Arm.NO_SPEC, 0), *sorted({(c.arm, c.k) for c in cells if c.arm is not Arm.NO_SPEC})]
+    columns = columns_of([*cells, Cell(Arm.NO_SPEC, 1, 0)])
     between = "" if fit_a_line(columns) else "\n"
     tpot_s = {cell: estimate.tpot_s.value for cell, estimate in cells.items()}
     return cell_grid(columns, tpot_s, lambda cell: _gain(cells[cell], between))
+
+
+def columns_of(cells: Iterable[Cell]) -> list[tuple[Arm, int]]:
+    """The arms and Ks among cells: no speculation first, then by arm and K."""
+    return sorted({(cell.arm, cell.k) for cell in cells}, key=lambda column: (column[0] is not Arm.NO_SPEC, column))
 
 
 def fit_a_line(columns: Sequence[tuple[Arm, int]]) -> bool:
@@ -71,7 +76,7 @@ def cell_grid(columns: Sequence[tuple[Arm, int]], tpot_s: Mapping[Cell, float], 
     grid = Grid(box=SIMPLE_HEAD, padding=(0, int(fit_a_line(columns)), 0, 0))
     grid.add_column("B", justify="right")
     for arm, k in columns:
-        grid.add_column(_heading(arm, k), justify="right")
+        grid.add_column(heading(arm, k), justify="right")
     for batch_size in sorted({cell.batch_size for cell in tpot_s}):
         row = [Cell(arm, batch_size, k) for arm, k in columns]
         best = min((tpot_s[cell] for cell in row if cell in tpot_s), default=None)
@@ -83,7 +88,7 @@ def _entry(tpot_s: float, best: float | None) -> str:
     return f"{'*' if tpot_s == best else ''}{_three_digits(tpot_s * 1e3)}"
 
 
-def _heading(arm: Arm, k: int) -> str:
+def heading(arm: Arm, k: int) -> str:
     """What a column of cells is called."""
     return {Arm.NO_SPEC: "no spec", Arm.DSD: f"K={k}", Arm.STATIC: f"fixed {k}"}[arm]
 
@@ -161,28 +166,29 @@ def _crossover(crossover: Crossover) -> str:
 
 def verdict(profile: Profile) -> RenderableType:
     """The decision, the choices it was weighed against, and where it loses."""
-    return Group(Text(f"Verdict: {_named(profile)}", style="bold"), facts(_grounds(profile)))
+    rows = [*grounds(profile), *(("Note", note) for note in profile.decision.remarks)]
+    rows += [("Warning", warning) for warning in profile.warnings]
+    return Group(
+        Text(f"Verdict: {headline(profile)}", style="bold"), facts((f"  {label}", text) for label, text in rows)
+    )
 
 
-def _grounds(profile: Profile) -> Iterator[tuple[str, str]]:
+def grounds(profile: Profile) -> Iterator[tuple[str, str]]:
+    """Label and text of what the decision rests on, and of where it loses."""
     decision = profile.decision
-    yield "  Why", f"{decision.reason}."
+    yield "Why", f"{decision.reason}."
     if decision.table:
-        yield "  Table", f"{_lists(decision.table)}{_saves(decision.table_gain)}"
+        yield "Table", f"{_lists(decision.table)}{_saves(decision.table_gain)}"
     if decision.table_over_fixed:
-        yield "  Over fixed", _over_fixed(decision.table_over_fixed, decision.confirmed_over_fixed)
+        yield "Over fixed", _over_fixed(decision.table_over_fixed, decision.confirmed_over_fixed)
     worst = f"at its worst batch size it loses {decision.fixed_worst_loss:.1%}"
-    yield "  Fixed K", f"{decision.fixed_k}{_saves(decision.fixed_gain)}; {worst}"
-    yield "  Objective", decision.objective
-    yield "  Weights", decision.weights
+    yield "Fixed K", f"{decision.fixed_k}{_saves(decision.fixed_gain)}; {worst}"
+    yield "Objective", decision.objective
+    yield "Weights", decision.weights
     for boundary in decision.boundaries:
-        yield f"  After B={boundary.after}", _boundary(boundary)
+        yield f"After B={boundary.after}", _boundary(boundary)
     for stretch in decision.losing:
-        yield f"  B={stretch.first} to {stretch.last}", f"no speculation would be {_percent(stretch.loss)} faster there"
-    for remark in decision.remarks:
-        yield "  Note", remark
-    for warning in profile.warnings:
-        yield "  Warning", warning
+        yield f"B={stretch.first} to {stretch.last}", f"no speculation would be {_percent(stretch.loss)} faster there"
 
 
 def _saves(gain: Interval | None) -> str:
@@ -208,7 +214,8 @@ def _lists(table: Table) -> str:
     return str(table.as_lists()).replace(" ", "")
 
 
-def _named(profile: Profile) -> str:
+def headline(profile: Profile) -> str:
+    """The verdict with the table or K that it names."""
     decision = profile.decision
     if decision.verdict is Verdict.TABLE and decision.table:
         return f"{decision.verdict}: {_lists(decision.table)}"

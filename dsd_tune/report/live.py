@@ -17,8 +17,8 @@ from rich.text import Text
 from dsd_tune.model.undecided import Undecided
 from dsd_tune.plan import Slot
 from dsd_tune.records.condition import Condition
-from dsd_tune.records.measurement import Arm, Block, Cell, Failure
-from dsd_tune.report.grid import cell_grid, fit_a_line
+from dsd_tune.records.measurement import Block, Cell, Failure
+from dsd_tune.report.grid import cell_grid, columns_of, fit_a_line
 from dsd_tune.sweep import Budget
 
 
@@ -158,7 +158,7 @@ class _LiveTable:
 
 def _grid(progress: Progress) -> RenderableType:
     """Step time and TPOT in ms of every cell so far, the best K of each batch size marked."""
-    columns = sorted({(c.arm, c.k) for c in progress.step_s}, key=lambda column: (column[0] is not Arm.NO_SPEC, column))
+    columns = columns_of(progress.step_s)
     tpot_s = {cell: tpot for cell in progress.step_s if (tpot := progress.tpot_s(cell))}
 
     between = " " if fit_a_line(columns) else "\n"

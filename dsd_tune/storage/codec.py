@@ -78,10 +78,18 @@ def _decode_tuple(items: tuple[object, ...], value: object, path: str) -> tuple[
     if not isinstance(value, list):
         raise _wrong(path, "a list", value)
     if items[-1] is Ellipsis:
+        if _are_plain(items[0], value):
+            return tuple(value)
         items = items[:1] * len(value)
     if len(items) != len(value):
         raise ValueError(f"{_where(path)}: expected {len(items)} items, got {len(value)}")
     return tuple(_decode(hint, item, f"{path}[{i}]") for i, (hint, item) in enumerate(zip(items, value, strict=True)))
+
+
+def _are_plain(hint: object, values: list[object]) -> bool:
+    """Whether values are right as they are, told at once: step times and counts are most of a run."""
+    plain = hint in (float, int, str) and {hint}.issuperset(map(type, values))
+    return plain and (hint is not float or all(map(math.isfinite, cast(list[float], values))))
 
 
 def _decode_optional(options: tuple[object, ...], value: object, path: str) -> object:

@@ -46,7 +46,16 @@ def read_json_lines(path: Path) -> list[object]:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Replace a file by `text` in one step: after a crash it holds all of the old or all of the new.
+    """Replace a file by `text` in UTF-8, as `write_bytes` does.
+
+    Raises:
+        DsdTuneError: the disk refused, because it is full or not ours; the old file is untouched.
+    """
+    write_bytes(path, text.encode())
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    """Replace a file by `data` in one step: after a crash it holds all of the old or all of the new.
 
     Raises:
         DsdTuneError: the disk refused, because it is full or not ours; the old file is untouched.
@@ -54,14 +63,24 @@ def write_text(path: Path, text: str) -> None:
     beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     with _explained(path):
         try:
-            with beside.open("w", encoding="utf-8") as file:
-                file.write(text)
+            with beside.open("wb") as file:
+                file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
             beside.replace(path)
             _sync_directory(path.parent)
         finally:
             beside.unlink(missing_ok=True)
+
+
+def make_directory(path: Path) -> None:
+    """Make a directory, with those above it, unless it is there.
+
+    Raises:
+        DsdTuneError: the disk refused, or something else has that name.
+    """
+    with _explained(path):
+        path.mkdir(parents=True, exist_ok=True)
 
 
 def append_line(path: Path, text: str) -> None:

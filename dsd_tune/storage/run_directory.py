@@ -92,6 +92,14 @@ class RunDirectory:
         """
         return formats.read_samples(self._samples_path, self.manifest.request)[1]
 
+    def timings(self) -> list[Block | Failure]:
+        """The same without the blocks' token counts, which are most of a large file.
+
+        Raises:
+            UsageError: the file is missing or damaged.
+        """
+        return formats.read_samples(self._samples_path, self.manifest.request, with_prompts=False)[1]
+
     def append(self, sample: Block | Failure) -> None:
         """Add a sample and wait until it is on the disk. Step times are rounded to 0.1 microseconds.
 

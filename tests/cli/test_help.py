@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-WORK_ORDER = ["sweep", "fit", "emit-config"]
+WORK_ORDER = ["sweep", "fit", "show", "emit-config", "report"]
 """Commands as a user meets them; others may stand between."""
 
 
@@ -52,6 +52,9 @@ def test_bare_command_shows_help(cli: Any) -> None:
         ["sweep", "-o", "run", "--speculate"],
         ["fit"],
         ["emit-config"],
+        ["show"],
+        ["report", "profile.json"],
+        ["report", "profile.json", "-o", "report.pdf", "--format", "pdf"],
     ],
     ids=" ".join,
 )

@@ -2,9 +2,10 @@ import numpy as np
 import pytest
 
 from dsd_tune.engines.cost_law import CostLaw as Truth
-from dsd_tune.model.cost import critical_size, fit_law
+from dsd_tune.model.cost import critical_size, fit_law, law_of
 from dsd_tune.model.sampled import Array, Sampled
 from dsd_tune.records.measurement import Arm, Cell
+from dsd_tune.records.profile import CriticalSize
 
 SIZES = (1, 2, 4, 8, 16, 32)
 CELLS = [Cell(Arm.NO_SPEC, b, 0) for b in SIZES] + [Cell(Arm.DSD, b, k) for b in SIZES for k in range(5)]
@@ -28,6 +29,18 @@ def test_a_law_of_this_form_is_recovered() -> None:
     law = fit_law(CELLS, _steps(truth))
     assert law.critical == pytest.approx(24, rel=0.2)
     np.testing.assert_allclose(law.step_s(CELLS), _steps(truth), rtol=0.05)
+
+
+def test_the_law_behind_a_critical_size_is_found_again() -> None:
+    """Cells and a critical size give the law that they come from, and none where its error says that none holds."""
+    step_s = _steps(BENT)
+    known = critical_size(CELLS, _drawn(step_s, 0.01))
+    law = law_of(CELLS, step_s, known)
+    assert law
+    assert known.tokens
+    assert law.critical == known.tokens.value
+    assert np.median(np.abs(law.step_s(CELLS) / step_s - 1)) == pytest.approx(known.relative_error, abs=0.005)
+    assert law_of(CELLS, step_s, CriticalSize(None, 0.5, "no smooth law holds")) is None
 
 
 @pytest.mark.parametrize("critical_tokens", [8, 16, 40])

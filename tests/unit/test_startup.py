@@ -42,7 +42,13 @@ def modules_of(package: str) -> list[str]:
 
 @pytest.mark.parametrize(
     "command",
-    [[], ["emit-config"], ["sweep"], ["fit"], ["replay"], ["diff"]],
+    [
+        [],
+        *(
+            [name]
+            for name in ("sweep", "plan", "fit", "show", "report", "emit-config", "check", "replay", "diff", "watch")
+        ),
+    ],
     ids=lambda words: " ".join(words) or "bare",
 )
 def test_help_loads_nothing_heavy(command: list[str]) -> None:

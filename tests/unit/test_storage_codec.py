@@ -129,6 +129,15 @@ def test_what_the_record_refuses_is_refused_with_its_place() -> None:
         decode(Manifest, value)
 
 
+@pytest.mark.parametrize("odd", [True, "1", None, math.inf, math.nan], ids=str)
+def test_one_odd_value_in_a_list_is_found(odd: object) -> None:
+    """A list of step times is read at once, yet a value that is no finite number is named with its place."""
+    block = encode(a_block())
+    assert isinstance(block, dict)
+    with pytest.raises(ValueError, match=r"block\.step_s\[1\]: expected a (finite )?number"):
+        decode(Block, block | {"step_s": [0.5, odd]}, "block")
+
+
 def test_an_integer_will_do_for_a_float() -> None:
     """JSON written by hand may say 1 for 1.0, and the record holds a float."""
     condition = decode(Condition, {"context": 512, "temperature": 1})

@@ -22,6 +22,18 @@ def test_a_run_gives_back_what_was_put_in(tmp_path: Path) -> None:
     assert again.samples() == [a_block(), a_failure()]
 
 
+def test_timings_are_the_samples_without_token_counts(tmp_path: Path) -> None:
+    """What a picture of time needs is read without the counts of each prompt, and damage is still found."""
+    run = RunDirectory.create(tmp_path, a_manifest())
+    run.append(a_block())
+    run.append(a_failure())
+    assert run.timings() == [a_block(prompts=()), a_failure()]
+    with (tmp_path / "samples.jsonl").open("a") as file:
+        file.write('{"block":{"prompts":[]}}\n')
+    with pytest.raises(UsageError, match="line 4, is damaged"):
+        run.timings()
+
+
 def test_step_times_are_rounded_to_a_tenth_of_a_microsecond(tmp_path: Path) -> None:
     """Step times keep seven decimals, which a clock cannot better and a file need not hold."""
     run = RunDirectory.create(tmp_path, a_manifest())
