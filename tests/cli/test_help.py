@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-WORK_ORDER = ["sweep", "fit", "show", "emit-config", "report"]
+WORK_ORDER = ["plan", "sweep", "fit", "show", "report", "emit-config", "check", "replay", "probe", "watch"]
 """Commands as a user meets them; others may stand between."""
 
 
