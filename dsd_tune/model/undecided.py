@@ -29,6 +29,9 @@ MISPLACED = 0.25
 """Mean loss, as a share of what the wrong K costs at the ends of a gap, if costs jump anywhere in it. Where they grow
 evenly up to the boundary it is 0.05, but nobody knows that before looking."""
 
+WORST = 1.0
+"""The most that a draw's loss counts for: twice as slow is bad enough."""
+
 _THIN = 10
 """Of so many draws one is used for the table: it is asked for after every descent."""
 
@@ -152,9 +155,9 @@ class _View:
         return self._cost[self._surface.batch_sizes.index(batch_size)]
 
     def _loss(self, batch_size: int, column: int) -> float:
-        """Mean share that one K loses to each draw's best."""
+        """Mean share that one K loses to each draw's best; bounded, since draws from few blocks are not."""
         draws = self._row(batch_size).draws
-        return float(np.mean(np.expm1(draws[:, column] - np.nanmin(draws, axis=1))))
+        return float(np.mean(np.minimum(np.expm1(draws[:, column] - np.nanmin(draws, axis=1)), WORST)))
 
     def _margin(self, here: int, there: int) -> Sampled:
         """What the table's K of another batch size costs more than its own; half as much again if it did not run."""

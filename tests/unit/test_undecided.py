@@ -45,6 +45,13 @@ def test_less_noise_less_regret() -> None:
     assert regrets[0] > 2 * regrets[1] > 4 * regrets[2] > 0
 
 
+def test_a_few_wild_draws_do_not_rule() -> None:
+    """Draws far beyond anything seen, as few blocks leave them, count as twice as slow and no more."""
+    surface = _surface([[1.0, 1.5]] * 3, noise=0.01)
+    surface.dsd.draws[:10, :, 0] += 40
+    assert undecided(surface, 16, None, 0.01).regret == pytest.approx(0.01, rel=0.01)
+
+
 def test_ties_are_to_be_looked_at_again() -> None:
     """Where two Ks cannot be told apart, both are in play and that stop is repeated; the third is not."""
     found = _open([[1.0, 1.0, 2.0], [1.0, 3.0, 2.0], [1.0, 3.0, 2.0]], noise=0.06)
