@@ -170,12 +170,12 @@ class Sweep:
         return went_on
 
     def _make(self, stop: Stop, order: Sequence[Turn], seats: Mapping[int, _Seat]) -> bool:
-        """Make one stop, if there is time and nobody else is there."""
+        """Make one stop, if there is time and nobody else is there. What takes longer than foretold ends early."""
         if not self._budget.allows(len(order) * self._turn_takes_s) or not self._ledger.claim(stop.visit):
             return False
         began_s = self._budget.used_s
-        samples = [self._take(turn, seats[turn.slot]) for turn in order]
-        self._turn_takes_s = (self._budget.used_s - began_s) / len(order)
+        samples = [self._take(turn, seats[turn.slot]) for turn in order if self._budget.allows(0)]
+        self._turn_takes_s = (self._budget.used_s - began_s) / max(1, len(samples))
         self._ledger.finish(stop.visit, _best_tpot_s(samples))
         return True
 

@@ -53,6 +53,17 @@ def test_nothing_begins_that_would_not_end_in_time() -> None:
     assert set(starts_of(shelf)) == asked_for(shelf)
 
 
+def test_a_stop_that_takes_too_long_ends_early() -> None:
+    """Before the first stop nobody knows how long one takes; no block begins after the budget is spent."""
+    engine = SimulatedEngine(alive_together=2, start_takes_s=20)
+    shelf = a_shelf(engine)
+    budget = Budget(41, clock=engine.now_s)
+    a_sweep(engine, shelf, budget=budget).measure_arms()
+    assert 0 < len(shelf.kept) < 16
+    assert 41 <= budget.used_s < 42
+    assert [visit.batch_size for visit, _ in shelf.finished] == [16]
+
+
 def test_a_budget_is_spent_on_everything_once_before_anything_twice() -> None:
     """Where all engines fit, a budget is begun with two of them, and the others come when the grid is covered."""
     engine = SimulatedEngine(alive_together=8)
