@@ -3,29 +3,26 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 
 import numpy as np
 
 from dsd_tune.errors import UsageError
 from dsd_tune.model import acceptance, timing
-from dsd_tune.model.caveats import caveats
 from dsd_tune.model.filling import fill
 from dsd_tune.model.findings import Findings, Support
+from dsd_tune.model.limits import limit
 from dsd_tune.model.published import pooled_lengths, surface_from_published
 from dsd_tune.model.roofline import roofline_tokens
 from dsd_tune.model.sampled import Sampled
 from dsd_tune.model.surface import Surface, spread
+from dsd_tune.model.trend import trend
 from dsd_tune.records.measurement import Arm, Block, Cell, Failure, Phase
 from dsd_tune.records.profile import Decision, PositionAcceptance, Profile, Variance
 from dsd_tune.records.published import Published
 from dsd_tune.records.run import Manifest
-
-FEW_STARTS = 3
-LOW_KEPT_SHARE = 0.8
-LITTLE_TEXT = 500
-"""Fewer decode steps than this leave acceptance uncertain by more than a few percent."""
+from dsd_tune.records.warning import QualityWarning
 
 
 class Fit:
@@ -41,12 +38,11 @@ class Fit:
         self.failures = [s for s in samples if isinstance(s, Failure)]
         self.blocks = [s for s in samples if isinstance(s, Block)]
         self._main = [b for b in self.blocks if b.phase is Phase.MAIN]
-        self._main_failures = [f for f in self.failures if f.phase is Phase.MAIN]
         self._require_both_arms()
         self._rng = np.random.default_rng(manifest.request.seed)
-        timings = timing.collect(self._main)
-        self._noise = timing.estimate_noise(timings)
-        self._times = timing.draw_cells(timings, self._noise, self._rng)
+        self._timings = timing.collect(self._main)
+        self._noise = timing.estimate_noise(self._timings)
+        self._times = timing.draw_cells(self._timings, self._noise, self._rng)
         self.rates = acceptance.positions(self._speculative(), manifest.request.k_max, self._rng)
         self.surface = self._surface()
 
@@ -58,7 +54,7 @@ class Fit:
     @cached_property
     def batch_sizes(self) -> tuple[int, ...]:
         """Those that the table's engine measured, or tried to."""
-        tried = [block.cell for block in self._main] + [failure.cell for failure in self._main_failures]
+        tried = [block.cell for block in self._main] + [f.cell for f in self.failures if f.phase is Phase.MAIN]
         return tuple(sorted({cell.batch_size for cell in tried if cell.arm is Arm.DSD}))
 
     @property
@@ -79,9 +75,16 @@ class Fit:
         """Tokens in flight up to which the table's engine has CUDA graphs; None without them."""
         return max(self.manifest.environment.graphs_dsd.capture_sizes, default=None)
 
-    def profile(self, decision: Decision, created_at_s: float, version: str) -> Profile:
-        """Everything the run says, with the decision taken on `surface`."""
-        findings = Findings(self.surface, frozenset(self.surface.ks))
+    @cached_property
+    def findings(self) -> Findings:
+        """What the surface tells besides the decision."""
+        return Findings(self.surface, frozenset(self.surface.ks))
+
+    def profile(
+        self, decision: Decision, created_at_s: float, version: str, warnings: tuple[QualityWarning, ...] = ()
+    ) -> Profile:
+        """Everything the run says, with the decision taken on `surface` and what is doubtful about it."""
+        findings = self.findings
         return Profile(
             environment=self.manifest.environment,
             request=self.manifest.request,
@@ -94,9 +97,9 @@ class Fit:
             critical=findings.critical(),
             roofline_tokens=roofline_tokens(self.manifest.environment),
             held_out=findings.held_out(),
-            variance=Variance(*(spread.sd for spread in (self._noise.starts, self._noise.drift, self._noise.blocks))),
+            variance=self._variance(decision),
             decision=decision,
-            warnings=(*self._warnings(), *findings.outliers()),
+            warnings=warnings,
             created_at_s=created_at_s,
             dsd_tune_version=version,
         )
@@ -155,58 +158,27 @@ class Fit:
         by_cell: dict[Cell, list[Block]] = defaultdict(list)
         for block in self.blocks:
             by_cell[block.cell].append(block)
-        return {cell: _support_of(blocks) for cell, blocks in by_cell.items()}
+        cvs = timing.variations(self._timings)
+        return {cell: _support_of(blocks, cvs.get(cell)) for cell, blocks in by_cell.items()}
 
     def _position_rates(self) -> tuple[PositionAcceptance, ...]:
         measured = np.flatnonzero(np.isfinite(self.rates.point))
         return tuple(PositionAcceptance(int(i) + 1, self.rates[i].interval()) for i in measured)
 
-    def _warnings(self) -> list[str]:
-        return [*self._failure_warnings(), *self._sampling_warnings()]
-
-    def _failure_warnings(self) -> Iterator[str]:
-        reasons = dict.fromkeys(f.reason for f in self.failures)
-        for reason in reasons:
-            failed = [f.cell for f in self.failures if f.reason == reason]
-            cells = sorted(set(failed))
-            more = f" and {len(cells) - 3} more" if len(cells) > 3 else ""
-            yield f"{', '.join(map(str, cells[:3]))}{more} failed in {len(failed)} blocks: {reason}"
-
-    def _sampling_warnings(self) -> list[str]:
-        warnings = []
-        short, asked = self._cells_short_of_starts(), self.manifest.request.starts
-        if short:
-            warnings.append(f"the sweep was not finished ({short} cells lack some of {asked} starts): resume it")
-        if self.starts < FEW_STARTS:
-            starts = f"only {self.starts} engine starts an arm"
-            warnings.append(f"{starts}: intervals between arms are wide (--starts 3 or more)")
-        kept = sum(len(b.step_s) for b in self._main) / sum(b.steps_run for b in self._main)
-        if kept < LOW_KEPT_SHARE:
-            warnings.append(f"only {kept:.0%} of the steps met the rules: batch size was often not what was asked")
-        steps = sum(p.steps for b in self._speculative() for p in b.prompts if b.cell.k > 0)
-        if steps < LITTLE_TEXT:
-            warnings.append(f"acceptance rests on {steps} decode steps: give more prompts or rounds")
-        if np.any(self.rates.point == 0):
-            warnings.append("a position was never accepted: does this drafter belong to this model?")
-        return warnings
-
-    def _cells_short_of_starts(self) -> int:
-        """Cells that the sweep was asked for and that did not fail, with fewer starts than were asked for."""
-        request = self.manifest.request
-        starts: dict[Cell, set[int]] = {
-            cell: set()
-            for b in request.batch_sizes
-            for cell in (Cell(Arm.NO_SPEC, b, 0), *(Cell(Arm.DSD, b, k) for k in request.ks))
-            if cell not in {f.cell for f in self._main_failures}
-        }
-        for block in self._main:
-            starts.get(block.cell, set()).add(block.start)
-        return sum(len(found) < request.starts for found in starts.values())
+    def _variance(self, decision: Decision) -> Variance:
+        noise = self._noise
+        return Variance(
+            between_starts=noise.starts.sd,
+            drift=noise.drift.sd,
+            between_blocks=noise.blocks.sd,
+            trend=trend(self._main),
+            limit=limit(decision, self.surface, self._timings, noise),
+        )
 
 
-def _support_of(blocks: Sequence[Block]) -> Support:
+def _support_of(blocks: Sequence[Block], cv: float | None) -> Support:
     kept, run = sum(len(b.step_s) for b in blocks), sum(b.steps_run for b in blocks)
-    return Support(len({b.start for b in blocks}), len(blocks), kept / run)
+    return Support(len({b.start for b in blocks}), len(blocks), kept / run, cv)
 
 
 class ImportFit:
@@ -231,9 +203,16 @@ class ImportFit:
         """Not known: whoever fits may state it."""
         return
 
-    def profile(self, decision: Decision, created_at_s: float, version: str) -> Profile:
-        """Everything the import says, with the decision taken on `surface`."""
-        findings = Findings(self.surface, frozenset({0, *pooled_lengths(self.published)}))
+    @cached_property
+    def findings(self) -> Findings:
+        """What the surface tells besides the decision."""
+        return Findings(self.surface, frozenset({0, *pooled_lengths(self.published)}))
+
+    def profile(
+        self, decision: Decision, created_at_s: float, version: str, warnings: tuple[QualityWarning, ...] = ()
+    ) -> Profile:
+        """Everything the import says, with the decision taken on `surface` and what is doubtful about it."""
+        findings = self.findings
         return Profile(
             environment=None,
             request=None,
@@ -246,9 +225,9 @@ class ImportFit:
             critical=findings.critical(),
             roofline_tokens=None,
             held_out=findings.held_out(),
-            variance=Variance(self.published.start_sd, 0.0, self.published.cell_sd),
+            variance=Variance(self.published.start_sd, 0.0, self.published.cell_sd, trend=None, limit=None),
             decision=decision,
-            warnings=(*caveats(self.published), *findings.outliers(), *self.published.remarks),
+            warnings=warnings,
             created_at_s=created_at_s,
             dsd_tune_version=version,
         )

@@ -15,14 +15,14 @@ import numpy as np
 from dsd_tune.errors import UsageError
 from dsd_tune.model import reasons
 from dsd_tune.model.aim import Aim
-from dsd_tune.model.boundaries import boundaries, losing_stretches, share_of
+from dsd_tune.model.boundaries import boundaries, compared, losing_stretches, share_of
 from dsd_tune.model.claims import claim, neighbours, regret_of
 from dsd_tune.model.outlook import Outlook
 from dsd_tune.model.ranges import TIE, choose_table, surely_worse
 from dsd_tune.model.sampled import Array, Sampled
 from dsd_tune.model.surface import Surface, spread
 from dsd_tune.model.weights import Weights
-from dsd_tune.records.profile import Decision, Interval, Verdict
+from dsd_tune.records.profile import Comparison, Decision, Verdict
 from dsd_tune.records.table import Table
 
 WORTH_DEPLOYING = 0.01
@@ -288,5 +288,5 @@ def _least(values: Array) -> Array:
     return np.where(np.isinf(found), np.nan, found)
 
 
-def _share(log_gain: Sampled | None) -> Interval | None:
-    return share_of(log_gain) if log_gain else None
+def _share(log_gain: Sampled | None) -> Comparison | None:
+    return compared(log_gain) if log_gain else None

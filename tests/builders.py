@@ -23,13 +23,16 @@ from dsd_tune.records.profile import (
     AcceptanceLength,
     Boundary,
     CellEstimate,
+    Comparison,
     CriticalSize,
     Crossover,
     Decision,
     HeldOut,
     Interval,
+    Limit,
     PositionAcceptance,
     Profile,
+    Source,
     Stretch,
     Tax,
     Variance,
@@ -39,6 +42,7 @@ from dsd_tune.records.published import Fact, Published, PublishedAcceptance, Pub
 from dsd_tune.records.run import Manifest, SweepRequest
 from dsd_tune.records.table import Table
 from dsd_tune.records.visit import Visit
+from dsd_tune.records.warning import Code, QualityWarning
 from dsd_tune.solve import decide
 from dsd_tune.sweep import Observer, Sweep
 
@@ -103,17 +107,23 @@ def a_failure(**changed: Any) -> Failure:
     return replace(failure, **changed)
 
 
+def a_warning(**changed: Any) -> QualityWarning:
+    """A warning about the whole run, with `changed` fields."""
+    return replace(QualityWarning(Code.FEW_STARTS, (), "few starts", "Measure with --starts 3."), **changed)
+
+
 def a_profile(**changed: Any) -> Profile:
     """A profile that advises K=2 up to batch size 4 and K=0 above, with `changed` fields."""
     one = Interval(0.1, 0.05, 0.15)
+    gain = Comparison(0.1, 0.05, 0.15, 0.07)
     decision = Decision(
         verdict=Verdict.TABLE,
         max_num_seqs=16,
         table=Table.from_dense([2] * 4 + [0] * 12),
         fixed_k=2,
-        table_gain=one,
-        fixed_gain=Interval(0.02, -0.01, 0.05),
-        table_over_fixed=Interval(0.08, 0.06, 0.1),
+        table_gain=gain,
+        fixed_gain=Comparison(0.02, -0.01, 0.05, 0.04),
+        table_over_fixed=Comparison(0.08, 0.06, 0.1, 0.03),
         confirmed_over_fixed=0.07,
         fixed_worst_loss=0.2,
         boundaries=(Boundary(4, 3, 6, 4, 16, 2, 0, one),),
@@ -128,17 +138,23 @@ def a_profile(**changed: Any) -> Profile:
         environment=an_environment(),
         request=a_request(),
         facts=(),
-        cells=(CellEstimate(Cell(Arm.DSD, 1, 2), one, one, one, 2, 4, 0.9),),
+        cells=(CellEstimate(Cell(Arm.DSD, 1, 2), one, one, one, 2, 4, 0.9, 0.012),),
         acceptance=(PositionAcceptance(1, one),),
         acceptance_lengths=(AcceptanceLength(1, Interval(1.7, 1.6, 1.8)),),
-        k0_tax=(Tax(1, one),),
+        k0_tax=(Tax(1, gain),),
         crossovers=(Crossover(1, True, Interval(12, 10, 14)), Crossover(2, True, None)),
         critical=CriticalSize(None, 0.04, "no bend seen"),
         roofline_tokens=None,
         held_out=HeldOut(4, 0.01, 0.03, ((16, 2),)),
-        variance=Variance(0.02, 0.03, 0.01),
+        variance=Variance(
+            between_starts=0.02,
+            drift=0.03,
+            between_blocks=0.01,
+            trend=Interval(0.004, -0.01, 0.02),
+            limit=Limit("the table over the fixed K", Source.BLOCKS),
+        ),
         decision=decision,
-        warnings=("few starts",),
+        warnings=(a_warning(),),
         created_at_s=3.0,
         dsd_tune_version="0.1.0",
     )

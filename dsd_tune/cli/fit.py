@@ -23,13 +23,15 @@ def fit(
     max_cudagraph_capture_size: Annotated[
         int | None, typer.Option(min=1, help="As in vLLM: B*(K+1) above it runs without CUDA graphs. A sweep knows it.")
     ] = None,
+    strict: Annotated[bool, typer.Option("--strict", help="Exit with code 5 if there is any warning.")] = False,
     json_: Annotated[bool, typer.Option("--json", help="Print the profile as JSON instead of the tables.")] = False,
 ) -> None:
     """Decide what to deploy from a run.
 
     Prints TPOT with intervals, acceptance, critical BS*K and the verdict, and saves them as RUN/profile.json.
 
-    Exit code 0: there is something to deploy; 4: measured, and no gain worth deploying; 5: cannot tell yet.
+    Exit code 0: there is something to deploy; 4: measured, and no gain worth deploying; 5: cannot tell yet,
+    or with --strict any warning (docs/quality.md lists them).
     """
     import time
     from importlib.metadata import version
@@ -38,6 +40,8 @@ def fit(
     from dsd_tune.cli.graphs import outlook
     from dsd_tune.cli.screen import show_on_screen
     from dsd_tune.fit import Fit, ImportFit
+    from dsd_tune.quality.judge import judge, judge_import
+    from dsd_tune.records.profile import Verdict
     from dsd_tune.solve import decide
     from dsd_tune.storage import formats, published
     from dsd_tune.storage.run_directory import RunDirectory
@@ -45,14 +49,17 @@ def fit(
     fitted: Fit | ImportFit
     if published.is_import(run):
         fitted = ImportFit(published.load(run))
+        warnings = judge_import(fitted.published, fitted.findings)
     else:
         directory = RunDirectory.open(run)
-        fitted = Fit(directory.manifest, directory.samples())
+        samples = directory.samples()
+        fitted = Fit(directory.manifest, samples)
+        warnings = judge(directory.manifest, samples, fitted.findings)
     limit = max_cudagraph_capture_size or fitted.capture_limit
     aim = stated_aim(objective, goodput, concurrency, peak, limit)
     graphs = outlook(fitted.manifest) if isinstance(fitted, Fit) else None
     decision = decide(fitted.surface, fitted.max_num_seqs, aim, graphs)
-    profile = fitted.profile(decision, time.time(), version("dsd-tune"))
+    profile = fitted.profile(decision, time.time(), version("dsd-tune"), warnings)
     path = run / "profile.json"
     formats.write(formats.PROFILE, path, profile)
     if json_:
@@ -60,4 +67,5 @@ def fit(
     else:
         show_on_screen(profile)
         typer.echo(f"Profile: {path}", err=True)
-    raise typer.Exit(decision.verdict.exit_code)
+    doubted = strict and warnings
+    raise typer.Exit((Verdict.UNCLEAR if doubted else decision.verdict).exit_code)

@@ -6,7 +6,7 @@ Tokens of one prompt are alike, so the prompt is what is resampled, never the si
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -19,6 +19,12 @@ BLOCK_DRAFTERS = frozenset({"dflash", "dspark", "pard", "p_eagle"})
 VARIABLE_DRAFTERS = frozenset({"ngram", "ngram_gpu", "suffix"})
 """Methods for which K is a cap: steps without a draft exist, and rates given a draft overstate the gain."""
 
+TRANSFERS = 0.02
+"""How far, as a log ratio, tokens a step at one K may lie from what drafts at all Ks foretell."""
+
+_ENOUGH_DRAFTS = 20
+_ENOUGH_PROMPTS = 10
+
 
 def positions(blocks: Iterable[Block], k_max: int, rng: np.random.Generator) -> Sampled:
     """Acceptance rate at positions 1 to `k_max`, shape (k_max,), pooled over every K that drafted the position.
@@ -26,7 +32,7 @@ def positions(blocks: Iterable[Block], k_max: int, rng: np.random.Generator) -> 
     A rate is the share of drafted tokens at that position accepted with all before them, which is vLLM's
     unconditional per-position rate with the right denominator. nan where nothing was drafted.
     """
-    drafted, accepted = _by_prompt(blocks, k_max)
+    drafted, accepted = by_prompt(blocks, k_max)
     return _ratio(accepted, drafted, rng)
 
 
@@ -34,19 +40,72 @@ def tokens_per_step(blocks: Iterable[Block], ks: tuple[int, ...], method: str, r
     """Acceptance length at each K of `ks`, which starts with 0, shape (len(ks),); K=0 gives exactly 1.
 
     For drafters whose first tokens do not depend on K: 1 + sum of the pooled position rates (Leviathan et al.
-    2023, with a rate for each position). For the others: tokens over decode steps, each K from its own blocks.
+    2023, with a rate for each position), so that one pass at the largest K would do. For the others, and where the
+    numbers contradict that, tokens over decode steps, each K from its own blocks.
     """
     drafting = [b for b in blocks if b.cell.k > 0]
-    if method in BLOCK_DRAFTERS | VARIABLE_DRAFTERS:
+    if method in BLOCK_DRAFTERS | VARIABLE_DRAFTERS or moves_with_k(drafting, ks, method):
         lengths = _tokens_over_steps(drafting, ks[1:], rng)
     else:
-        rates = positions(drafting, ks[-1], rng)
-        lengths = rates.map(lambda a: 1 + np.cumsum(a, axis=-1))[[k - 1 for k in ks[1:]]]
+        lengths = _pooled(drafting, ks, rng)
     ones = np.ones((DRAWS, 1))
     return Sampled(np.concatenate([[1.0], lengths.point]), np.concatenate([ones, lengths.draws], axis=1))
 
 
-def _by_prompt(blocks: Iterable[Block], k_max: int) -> tuple[Array, Array]:
+def moves_with_k(drafting: Iterable[Block], ks: tuple[int, ...], method: str) -> tuple[int, float, float] | None:
+    """The K whose own drafts give acceptance lengths the furthest from those of all Ks, and both lengths.
+
+    None where they agree, within `TRANSFERS` or within what resampling prompts explains, from few prompts, and for
+    methods that are judged K by K anyway.
+    """
+    if method in BLOCK_DRAFTERS | VARIABLE_DRAFTERS:
+        return None
+    own, pooled, prompts = _lengths_twice(drafting, ks[1:])
+    if prompts < _ENOUGH_PROMPTS:
+        return None
+    away = (own.map(np.log) - pooled.map(np.log)).map(np.nan_to_num)
+    low, high = away.limits(1 - 0.05 / len(ks))
+    moved = (np.abs(away.point) > TRANSFERS) & ((low > 0) | (high < 0))
+    worst = int(np.argmax(np.where(moved, np.abs(away.point), 0)))
+    return (ks[1 + worst], float(own.point[worst]), float(pooled.point[worst])) if moved.any() else None
+
+
+def dispersion(drafted: Array, accepted: Array) -> float | None:
+    """Variance of acceptance between prompts over what chance alone gives (Pearson's chi-square over its freedom).
+
+    Shape (prompts,) each. About 1 for prompts that are alike but drafted independently, larger for real ones, and
+    smaller for copies of one text. None from few prompts, or where nothing or everything was accepted.
+    """
+    enough = drafted >= _ENOUGH_DRAFTS
+    n, x = drafted[enough], accepted[enough]
+    if len(n) < _ENOUGH_PROMPTS or not 0 < x.sum() < n.sum():
+        return None
+    rate = x.sum() / n.sum()
+    return float(np.sum((x - n * rate) ** 2 / (n * rate * (1 - rate))) / (len(n) - 1))
+
+
+def _pooled(drafting: Sequence[Block], ks: tuple[int, ...], rng: np.random.Generator) -> Sampled:
+    """Acceptance length at each K above 0, from position rates pooled over all Ks."""
+    rates = positions(drafting, ks[-1], rng)
+    return rates.map(lambda a: 1 + np.cumsum(a, axis=-1))[[k - 1 for k in ks[1:]]]
+
+
+def _lengths_twice(drafting: Iterable[Block], ks: tuple[int, ...]) -> tuple[Sampled, Sampled, int]:
+    """Acceptance length at each K from its own drafts and from all, the same prompts in each draw, and their number."""
+    counts: dict[str, Array] = defaultdict(lambda: np.zeros((2, len(ks), ks[-1])))
+    for block in drafting:
+        for prompt in block.prompts:
+            width = len(prompt.drafted)
+            counts[prompt.prompt][:, ks.index(block.cell.k), :width] += (prompt.drafted, prompt.accepted)
+    stacked = np.array(list(counts.values())).reshape(-1, 2, len(ks), ks[-1])
+    both = np.concatenate([stacked, stacked.sum(axis=2, keepdims=True)], axis=2)
+    rates = _ratio(both[:, 1].reshape(len(both), -1), both[:, 0].reshape(len(both), -1), np.random.default_rng(0))
+    lengths = rates.map(lambda a: 1 + np.cumsum(a.reshape(*a.shape[:-1], len(ks) + 1, ks[-1]), axis=-1))
+    last = [k - 1 for k in ks]
+    return lengths[list(range(len(ks))), last], lengths[len(ks)][last], len(both)
+
+
+def by_prompt(blocks: Iterable[Block], k_max: int) -> tuple[Array, Array]:
     """Drafted and accepted counts, each of shape (prompts, k_max)."""
     counts: dict[str, Array] = defaultdict(lambda: np.zeros((2, k_max)))
     for block in blocks:
@@ -57,7 +116,7 @@ def _by_prompt(blocks: Iterable[Block], k_max: int) -> tuple[Array, Array]:
     return stacked[:, 0], stacked[:, 1]
 
 
-def _tokens_over_steps(blocks: list[Block], ks: tuple[int, ...], rng: np.random.Generator) -> Sampled:
+def _tokens_over_steps(blocks: Iterable[Block], ks: tuple[int, ...], rng: np.random.Generator) -> Sampled:
     counts: dict[str, Array] = defaultdict(lambda: np.zeros((2, len(ks))))
     for block in blocks:
         for prompt in block.prompts:

@@ -11,7 +11,7 @@ import numpy as np
 from dsd_tune.model.ranges import TIE
 from dsd_tune.model.sampled import Sampled
 from dsd_tune.model.surface import Surface
-from dsd_tune.records.profile import Boundary, Interval, Stretch
+from dsd_tune.records.profile import Boundary, Comparison, Interval, Stretch
 from dsd_tune.records.table import Range, Table
 
 if TYPE_CHECKING:
@@ -69,4 +69,13 @@ def _mean_loss(gain: Sampled, start: int, end: int) -> Interval:
 
 def share_of(log_gain: Sampled) -> Interval:
     """A log ratio of costs as the share saved."""
-    return log_gain.map(lambda g: -np.expm1(-g)).interval()
+    return _saved(log_gain).interval()
+
+
+def compared(log_gain: Sampled) -> Comparison:
+    """A log ratio of costs as the share saved, with what could have been told from none."""
+    return _saved(log_gain).comparison()
+
+
+def _saved(log_gain: Sampled) -> Sampled:
+    return log_gain.map(lambda g: -np.expm1(-g))

@@ -33,6 +33,7 @@ class Support:
     starts: int
     blocks: int
     kept_share: float
+    cv: float | None = None
 
 
 class Findings:
@@ -63,7 +64,7 @@ class Findings:
         sizes = [(i, b) for i, b in enumerate(self._surface.batch_sizes) if np.isfinite(tax.point[i])]
         filled = self._surface.filled
         measured = [(i, b) for i, b in sizes if not filled & {Cell(Arm.NO_SPEC, b, 0), Cell(self.table_arm, b, 0)}]
-        return tuple(Tax(b, tax[i].interval()) for i, b in measured)
+        return tuple(Tax(b, tax[i].comparison()) for i, b in measured)
 
     def crossovers(self) -> tuple[Crossover, ...]:
         """Of every K against no speculation."""
@@ -81,13 +82,10 @@ class Findings:
         """How well cells are foretold by their neighbours, where they are."""
         return held_out(self._grid())
 
-    def outliers(self) -> Iterator[str]:
-        """Cells that contradict their row and their column, in words."""
+    def outliers(self) -> Iterator[tuple[Cell, float]]:
+        """Cells that contradict their row and their column, and how many times too long their step is."""
         for batch_size, k, times in outliers(self._grid()):
-            yield (
-                f"B={batch_size} K={k} is an outlier: its step takes {times:.1f} times what its neighbours in batch "
-                "size and in K say; measure it again. It is left as it is, and nothing else is read off it"
-            )
+            yield Cell(self.table_arm, batch_size, k), times
 
     def _grid(self) -> LogSteps:
         """Step times in the table's engine, of the Ks whose step time is known."""
@@ -131,7 +129,14 @@ class Findings:
             if cell in support and tpot_s:
                 known_step_s, rests_on = step_s if k in self._split_ks else None, support[cell]
                 yield CellEstimate(
-                    cell, known_step_s, tpot_s, gain, rests_on.starts, rests_on.blocks, rests_on.kept_share
+                    cell,
+                    known_step_s,
+                    tpot_s,
+                    gain,
+                    rests_on.starts,
+                    rests_on.blocks,
+                    rests_on.kept_share,
+                    rests_on.cv,
                 )
 
     def _crossover(self, k: int, gain: Sampled) -> Crossover:

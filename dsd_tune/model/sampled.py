@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dsd_tune.records.profile import Interval
+from dsd_tune.records.profile import Comparison, Interval
 
 Array = NDArray[np.float64]
 
@@ -51,6 +51,15 @@ class Sampled:
         (found,) = self[None].intervals(level)
         assert found is not None
         return found
+
+    def comparison(self) -> Comparison:
+        """The interval of a single difference, with the smallest one that would have been told from none.
+
+        That is (t.975 + t.8) standard errors: half the central 95 % interval and half the central 60 % one.
+        """
+        found = self.interval()
+        halves = [float(high - low) / 2 for low, high in (self.limits(0.95), self.limits(0.6))]
+        return Comparison(found.value, found.low, found.high, sum(halves))
 
     def intervals(self, level: float = 0.95) -> list[Interval | None]:
         """The interval of each of many numbers, S = (n,); None where one is not known."""

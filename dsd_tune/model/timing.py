@@ -4,17 +4,21 @@ A block's value is the log of its median step time. Between engine starts the wh
 (the start is a random effect, common to all its cells). The machine drifts, and a visit, which is all blocks taken
 in a row at one batch size, shares that. What is left scatters from block to block. So differences within a visit are
 free of drift, differences between Ks of one engine free of its luck too, and absolute times of neither.
+
+A block that lies far from what its cell, start and visit say weighs less, here and in the estimate of the noise.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from dsd_tune.model.robust import Standing, standing
 from dsd_tune.model.sampled import DRAWS, Array, Sampled
 from dsd_tune.records.measurement import Block, Cell
+from dsd_tune.records.profile import Source
 
 UNKNOWN_START_SD = 0.08
 """Assumed deviation between starts when no arm was started twice: twins of one engine were seen 15 % apart."""
@@ -25,16 +29,41 @@ UNKNOWN_DRIFT_SD = 0.1
 UNKNOWN_BLOCK_SD = 0.05
 """Assumed scatter of blocks when nothing was measured twice."""
 
+ENOUGH_FREEDOM = 0.5
+"""Degrees of freedom from which the scatter of one cell is told."""
+
+_NOTHING_LEFT = 1e-6
+
 ASSUMED_DF = 30
 """Degrees of freedom of an assumed deviation: it is generous already, so its tails need not be."""
 
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """A standard deviation of log step time and the degrees of freedom it was estimated with."""
+    """A mean square of log step time, its degrees of freedom, and the part of it that is another source's."""
 
-    sd: float
+    mean_square: float
     df: int
+    others: float = 0.0
+
+    @classmethod
+    def assumed(cls, sd: float) -> Spread:
+        """What nothing was measured of."""
+        return cls(sd**2, ASSUMED_DF)
+
+    @property
+    def sd(self) -> float:
+        """The standard deviation of this source alone; 0 where the others explain all there is."""
+        return float(np.sqrt(max(0.0, self.mean_square - self.others)))
+
+    def draw(self, rng: np.random.Generator) -> Array:
+        """Deviations as uncertain as they are, shape (DRAWS, 1).
+
+        A mean square is chi-square by its degrees of freedom, and the others' part is taken off each draw of it, so
+        that a source which seems absent may yet be there (Weerahandi 1993).
+        """
+        squares = self.mean_square * self.df / rng.chisquare(self.df, (DRAWS, 1)) - self.others
+        return np.asarray(np.sqrt(np.maximum(squares, 0.0)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,26 +77,32 @@ class Noise:
 
 @dataclass(frozen=True, slots=True)
 class Timings:
-    """n blocks: log step times, shape (n,), and which cell, start and visit each belongs to, as 0 and 1."""
+    """n blocks: log step times, shape (n,), and which cell, start and visit each belongs to, as 0 and 1.
+
+    `taken_s` is when each was taken, from the first one on; `standing` how far each lies from its cell, and its weight.
+    """
 
     cells: tuple[Cell, ...]
     values: Array
     of_cell: Array
     of_start: Array
     of_visit: Array
+    taken_s: Array
+    standing: Standing
 
 
 def collect(blocks: Iterable[Block]) -> Timings:
     """Lay out blocks, which come in the order in which they were taken."""
     rows = tuple(blocks)
     cells = sorted({block.cell for block in rows})
-    return Timings(
-        cells=tuple(cells),
-        values=np.array([np.log(np.median(block.step_s)) for block in rows]),
-        of_cell=_membership([cells.index(block.cell) for block in rows]),
-        of_start=_membership([block.start for block in rows]),
-        of_visit=_membership(_visits(rows)),
-    )
+    values = np.array([np.log(np.median(block.step_s)) for block in rows])
+    of_cell = _membership([cells.index(block.cell) for block in rows])
+    of_start = _membership([block.start for block in rows])
+    of_visit = _membership(_visits(rows))
+    taken_s = np.array([block.taken_at_s for block in rows])
+    of_size = _membership([block.cell.batch_size for block in rows])
+    stands = standing(np.hstack([of_cell, of_start, of_visit]), values, of_cell, of_size)
+    return Timings(tuple(cells), values, of_cell, of_start, of_visit, taken_s - taken_s.min(initial=np.inf), stands)
 
 
 def _visits(blocks: Sequence[Block]) -> list[int]:
@@ -96,18 +131,23 @@ def estimate_noise(timings: Timings) -> Noise:
 
     Drift is left in the starts where each has visits of its own, since it cannot be told from luck there.
     """
-    cell, start, visit = timings.of_cell, timings.of_start, timings.of_visit
+    stands = timings.standing
+    # Weights by their square: an outlier would otherwise still add nine variances to the scatter.
+    roots = stands.weights / stands.spread
+    values, cell, start, visit = (
+        (roots if rows.ndim == 1 else roots[:, None]) * rows
+        for rows in (timings.values, timings.of_cell, timings.of_start, timings.of_visit)
+    )
     everything = np.hstack([cell, start, visit])
-    rest = _beyond(everything, timings.values)
-    df = len(rest) - int(np.linalg.matrix_rank(everything))
-    blocks = Spread(float(np.sqrt(rest @ rest / df)), df) if df > 0 else Spread(UNKNOWN_BLOCK_SD, ASSUMED_DF)
-    scatter = blocks.sd**2 if df > 0 else 0.0
+    rest = _beyond(everything, values)
+    df = round(float(stands.weights @ stands.weights)) - int(np.linalg.matrix_rank(everything))
+    blocks = Spread(float(rest @ rest) / df, df) if df > 0 else Spread.assumed(UNKNOWN_BLOCK_SD)
+    scatter = blocks.mean_square if df > 0 else 0.0
     return Noise(
-        starts=_explained(timings.values, start, np.hstack([cell, visit]), scatter)
-        or _explained(timings.values, start, cell, scatter)
-        or Spread(UNKNOWN_START_SD, ASSUMED_DF),
-        drift=_explained(timings.values, visit, np.hstack([cell, start]), scatter)
-        or Spread(UNKNOWN_DRIFT_SD, ASSUMED_DF),
+        starts=_explained(values, start, np.hstack([cell, visit]), scatter)
+        or _explained(values, start, cell, scatter)
+        or Spread.assumed(UNKNOWN_START_SD),
+        drift=_explained(values, visit, np.hstack([cell, start]), scatter) or Spread.assumed(UNKNOWN_DRIFT_SD),
         blocks=blocks,
     )
 
@@ -124,8 +164,7 @@ def _explained(values: Array, effect: Array, given: Array, scatter: float) -> Sp
     left = _beyond(given, values)
     coefficients, _, rank, _ = np.linalg.lstsq(columns, left, rcond=1e-9)
     fitted = columns @ coefficients
-    beyond_scatter = max(0.0, float(fitted @ fitted) - int(rank) * scatter)
-    return Spread(float(np.sqrt(beyond_scatter / weight)), int(rank))
+    return Spread(float(fitted @ fitted) / weight, int(rank), int(rank) * scatter / weight)
 
 
 def _beyond(given: Array, columns: Array) -> Array:
@@ -157,31 +196,73 @@ def draw_cells(timings: Timings, noise: Noise, rng: np.random.Generator) -> Cell
     a visit. Each start and visit has one draw of its effect, common to all its blocks (Student t: few starts give
     wide tails), each block its own of the scatter.
     """
-    reader = _reader(timings, noise)
+    return CellTimes(timings.cells, _draw(timings, noise, timings.of_cell, rng))
+
+
+def change(timings: Timings, covariates: Sequence[Array], rng: np.random.Generator) -> Sampled | None:
+    """By how much log step time changes with the first covariate of blocks, each shape (n,), beside the others.
+
+    The noise is estimated beside them too, so that what they explain does not hide them. None where cells, starts and
+    the other covariates leave nothing to tell it by.
+    """
+    first, *others = covariates
+    given = np.column_stack([timings.of_cell, *others])
+    if np.linalg.norm(_beyond(np.hstack([given, timings.of_start]), first)) < _NOTHING_LEFT:
+        return None
+    columns = np.column_stack([given, first])
+    return _draw(timings, estimate_noise(replace(timings, of_cell=columns)), columns, rng)[-1]
+
+
+def variations(timings: Timings) -> dict[Cell, float]:
+    """Relative standard deviation of a block within its cell, of cells whose blocks repeat each other.
+
+    Luck of starts and drift are taken out. Blocks count by their weight: outliers are named one by one.
+    """
+    stands = timings.standing
+    squares = timings.of_cell.T @ (stands.weights * stands.distance**2)
+    freedom = timings.of_cell.T @ (stands.weights * stands.freedom)
+    known = np.flatnonzero(freedom > ENOUGH_FREEDOM)
+    return {timings.cells[i]: float(np.sqrt(squares[i] / freedom[i])) for i in known}
+
+
+def uncertainty(timings: Timings, noise: Noise, contrast: Mapping[Cell, float]) -> dict[Source, float]:
+    """Standard deviation that each source gives to a weighted sum of log step times."""
+    wanted = np.array([contrast.get(cell, 0.0) for cell in timings.cells])
+    read = wanted @ _reader(timings, noise, timings.of_cell)
+    roots = 1 / np.sqrt(timings.standing.precision)
+    return {
+        Source.STARTS: noise.starts.sd * float(np.linalg.norm(read @ timings.of_start)),
+        Source.DRIFT: noise.drift.sd * float(np.linalg.norm(read @ timings.of_visit)),
+        Source.BLOCKS: noise.blocks.sd * float(np.linalg.norm(read * roots)),
+    }
+
+
+def _draw(timings: Timings, noise: Noise, columns: Array, rng: np.random.Generator) -> Sampled:
+    """Estimates and draws of the coefficients of `columns`, shape (n, coefficients)."""
+    reader = _reader(timings, noise, columns)
     point = reader @ timings.values
     errors = (
         _student(rng, noise.starts, timings.of_start.shape[1]) @ timings.of_start.T
         + _student(rng, noise.drift, timings.of_visit.shape[1]) @ timings.of_visit.T
-        + _student(rng, noise.blocks, len(timings.values))
+        + _student(rng, noise.blocks, len(timings.values)) / np.sqrt(timings.standing.precision)
     )
     # Two starts leave tails so wide that a time would overflow; far beyond any decision, they are cut.
-    return CellTimes(timings.cells, Sampled(point, point + np.clip(errors @ reader.T, -50, 50)))
+    return Sampled(point, point + np.clip(errors @ reader.T, -50, 50))
 
 
-def _reader(timings: Timings, noise: Noise) -> Array:
-    """The matrix that reads cells off blocks, shape (cells, n)."""
+def _reader(timings: Timings, noise: Noise, columns: Array) -> Array:
+    """The matrix that reads the coefficients of `columns` off blocks, shape (coefficients, n)."""
     # Without any scatter the covariance is singular; a part in a million leaves it what it is.
     scatter = max(noise.blocks.sd, 1e-6) ** 2
     covariance = (
         noise.starts.sd**2 * timings.of_start @ timings.of_start.T
         + noise.drift.sd**2 * timings.of_visit @ timings.of_visit.T
-        + scatter * np.eye(len(timings.values))
+        + scatter * np.diag(1 / timings.standing.precision)
     )
-    weighted = np.linalg.solve(covariance, timings.of_cell).T
-    return np.asarray(np.linalg.solve(weighted @ timings.of_cell, weighted))
+    weighted = np.linalg.solve(covariance, columns).T
+    return np.asarray(np.linalg.solve(weighted @ columns, weighted))
 
 
 def _student(rng: np.random.Generator, spread: Spread, width: int) -> Array:
     """Draws of a multivariate Student t, shape (DRAWS, width): one uncertain scale for all that share it."""
-    scale = np.sqrt(spread.df / rng.chisquare(spread.df, (DRAWS, 1)))
-    return np.asarray(rng.standard_normal((DRAWS, width)) * scale * spread.sd)
+    return np.asarray(rng.standard_normal((DRAWS, width)) * spread.draw(rng))

@@ -11,6 +11,7 @@ from dsd_tune.records.measurement import Cell
 from dsd_tune.records.published import Fact
 from dsd_tune.records.run import SweepRequest
 from dsd_tune.records.table import Table
+from dsd_tune.records.warning import QualityWarning
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +25,21 @@ class Interval:
     def __post_init__(self) -> None:
         if not all(map(math.isfinite, (self.value, self.low, self.high))) or self.low > self.high:
             raise ValueError(f"an interval must be finite and ordered, got {self}")
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison(Interval):
+    """A difference between two choices, and the smallest one that this run would have told from none.
+
+    `detectable` would have left an interval without 0 in four of five such runs: (t.975 + t.8) standard errors.
+    """
+
+    detectable: float
+
+    def __post_init__(self) -> None:
+        Interval.__post_init__(self)
+        if not (math.isfinite(self.detectable) and self.detectable >= 0):
+            raise ValueError(f"a detectable difference is 0 or more, got {self.detectable}")
 
 
 class Verdict(StrEnum):
@@ -45,7 +61,8 @@ class CellEstimate:
     """One measured cell. `gain` is how much shorter TPOT is than `no_spec` at the same batch size: 0.1 is 10 %.
 
     `step_s` is None where acceptance is not known and TPOT cannot be taken apart, `gain` where `no_spec` was not
-    measured. The blocks of an import are its rows.
+    measured. The blocks of an import are its rows. `cv` is the relative standard deviation of a block within the cell,
+    luck of starts and drift taken out; None where no block repeats another.
     """
 
     cell: Cell
@@ -55,6 +72,7 @@ class CellEstimate:
     starts: int
     blocks: int
     kept_share: float
+    cv: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +96,7 @@ class Tax:
     """How much longer a step is at K=0 in the table's engine than without speculation: 0.05 is 5 %."""
 
     batch_size: int
-    share: Interval
+    share: Comparison
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,9 +164,9 @@ class Decision:
     max_num_seqs: int
     table: Table | None
     fixed_k: int
-    table_gain: Interval | None
-    fixed_gain: Interval | None
-    table_over_fixed: Interval | None
+    table_gain: Comparison | None
+    fixed_gain: Comparison | None
+    table_over_fixed: Comparison | None
     confirmed_over_fixed: float | None
     fixed_worst_loss: float
     boundaries: tuple[Boundary, ...]
@@ -180,13 +198,36 @@ class HeldOut:
     flagged: tuple[tuple[int, int], ...]
 
 
+class Source(StrEnum):
+    """What makes a comparison uncertain."""
+
+    STARTS = "luck of engine starts"
+    DRIFT = "drift of the machine"
+    BLOCKS = "scatter of blocks"
+    TEXT = "luck of the text"
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """The comparison that is closest to what the run can tell, and what gives it most of its uncertainty."""
+
+    comparison: str
+    source: Source
+
+
 @dataclass(frozen=True, slots=True)
 class Variance:
-    """Relative standard deviations: between engine starts, of the machine between visits, between blocks of a visit."""
+    """Relative standard deviations: between engine starts, of the machine between visits, between blocks of a visit.
+
+    `trend` is how much slower the machine was at the end than at the beginning, as a share; None if nothing
+    tells. `limit` is None for imports.
+    """
 
     between_starts: float
     drift: float
     between_blocks: float
+    trend: Interval | None
+    limit: Limit | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +251,7 @@ class Profile:
     held_out: HeldOut | None
     variance: Variance
     decision: Decision
-    warnings: tuple[str, ...]
+    warnings: tuple[QualityWarning, ...]
     created_at_s: float
     dsd_tune_version: str
 

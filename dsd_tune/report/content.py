@@ -19,7 +19,7 @@ from dsd_tune.report.pictures import pictures, undrawn
 
 def document(profile: Profile, samples: Sequence[Block | Failure], said: Sequence[str]) -> Document:
     """Everything there is to say; `said` are remarks on the text to paste, `samples` may be empty."""
-    warnings = (*profile.warnings, *profile.decision.remarks)
+    warnings = (*map(str, profile.warnings), *profile.decision.remarks)
     caution = Section(_counted(len(warnings)), (Points(warnings),)) if warnings else None
     return Document(
         title=f"Speculative tokens for {_subject(profile)}",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from rich.box import SIMPLE_HEAD
@@ -14,6 +16,7 @@ from dsd_tune.records.measurement import Arm, Cell
 from dsd_tune.records.profile import (
     Boundary,
     CellEstimate,
+    Comparison,
     CriticalSize,
     Crossover,
     HeldOut,
@@ -119,7 +122,27 @@ def findings(profile: Profile) -> Iterator[tuple[str, str]]:
         yield "Cells foretold", _foretold(profile.held_out)
     if profile.crossovers:
         yield "Stops paying", "; ".join(_crossover(c) for c in profile.crossovers)
+    if scatter := _scatter(profile.cells):
+        yield "Scatter of cells", scatter
     yield "Noise", _noise(profile)
+    if profile.variance.limit:
+        limit = profile.variance.limit
+        yield "Closest call", f"{limit.comparison}; what limits it is {limit.source}"
+
+
+BANDS = ((0.05, "excellent"), (0.1, "good"), (0.2, "fair"), (math.inf, "poor"))
+"""What a coefficient of variation below each limit is called."""
+
+
+def _scatter(cells: Sequence[CellEstimate]) -> str:
+    """How many cells lie in each band of the coefficient of variation of their blocks, and the worst of them."""
+    known = {e.cell: e.cv for e in cells if e.cv is not None}
+    if not known:
+        return ""
+    bands = Counter(next(word for limit, word in BANDS if cv < limit) for cv in known.values())
+    worst = max(known, key=known.__getitem__)
+    counts = ", ".join(f"{bands[word]} {word}" for _, word in BANDS if bands[word])
+    return f"{counts}; the most at {worst}, {known[worst]:.1%}"
 
 
 def _foretold(held_out: HeldOut) -> str:
@@ -135,13 +158,22 @@ def _noise(profile: Profile) -> str:
         return f"{noise.between_starts:.1%} is assumed between engines, {noise.between_blocks:.1%} for each number"
     return (
         f"{noise.between_starts:.1%} between engine starts, {noise.drift:.1%} drift of the machine between visits, "
-        f"{noise.between_blocks:.1%} between blocks of a visit"
+        f"{noise.between_blocks:.1%} between blocks of a visit{_trend(noise.trend)}"
+    )
+
+
+def _trend(trend: Interval | None) -> str:
+    return (
+        f"; {trend.value:+.1%} [{trend.low:+.1%}, {trend.high:+.1%}] from the first block to the last" if trend else ""
     )
 
 
 def _tax(profile: Profile) -> str:
-    taxes = ", ".join(f"B={t.batch_size} {t.share.value:+.1%}" for t in profile.k0_tax)
-    return f"over no speculation, in the table's engine: {taxes}"
+    taxes = ", ".join(
+        f"B={t.batch_size} {t.share.value:+.1%} [{t.share.low:+.1%}, {t.share.high:+.1%}] ({t.share.detectable:.1%})"
+        for t in profile.k0_tax
+    )
+    return f"over no speculation, in the table's engine (detectable): {taxes}"
 
 
 def _critical(critical: CriticalSize) -> str:
@@ -167,7 +199,7 @@ def _crossover(crossover: Crossover) -> str:
 def verdict(profile: Profile) -> RenderableType:
     """The decision, the choices it was weighed against, and where it loses."""
     rows = [*grounds(profile), *(("Note", note) for note in profile.decision.remarks)]
-    rows += [("Warning", warning) for warning in profile.warnings]
+    rows += [("Warning", str(warning)) for warning in profile.warnings]
     return Group(
         Text(f"Verdict: {headline(profile)}", style="bold"), facts((f"  {label}", text) for label, text in rows)
     )
@@ -191,13 +223,13 @@ def grounds(profile: Profile) -> Iterator[tuple[str, str]]:
         yield f"B={stretch.first} to {stretch.last}", f"no speculation would be {_percent(stretch.loss)} faster there"
 
 
-def _saves(gain: Interval | None) -> str:
-    return f" saves {_percent(gain)}" if gain else ""
+def _saves(gain: Comparison | None) -> str:
+    return f" saves {_percent(gain)}{_detectable(gain)}" if gain else ""
 
 
-def _over_fixed(saved: Interval, confirmed: float | None) -> str:
+def _over_fixed(saved: Comparison, confirmed: float | None) -> str:
     apart = "" if confirmed is None else f"; {confirmed:.1%} if judged on other noise than chosen by"
-    return f"the table saves {_percent(saved)} over the fixed K{apart}"
+    return f"the table saves {_percent(saved)} over the fixed K{_detectable(saved)}{apart}"
 
 
 def _boundary(boundary: Boundary) -> str:
@@ -224,6 +256,11 @@ def headline(profile: Profile) -> str:
 
 def _percent(share: Interval) -> str:
     return f"{share.value:.1%} [{share.low:.1%}, {share.high:.1%}]"
+
+
+def _detectable(found: Comparison) -> str:
+    """The smallest difference that this run would have told from none."""
+    return f" ({found.detectable:.1%} detectable)"
 
 
 def _plain(interval: Interval, digits: int = 2) -> str:

@@ -14,7 +14,7 @@ from dsd_tune.records.profile import Profile
 from dsd_tune.records.published import Published
 from dsd_tune.records.run import Manifest, SweepRequest
 from dsd_tune.storage import codec, files
-from dsd_tune.storage.upgrades import manifest_2, profile_2, profile_3, profile_4, sample_2
+from dsd_tune.storage.upgrades import manifest_2, profile_2, profile_3, profile_4, profile_5, sample_2
 
 T = TypeVar("T")
 
@@ -34,7 +34,9 @@ SAMPLES_VERSION = 2
 #            without no_spec, what is aimed at, and the measured batch sizes around a boundary.
 # 3 (0.1.0): the capture sizes that a table needs, and where the datasheet puts the critical size.
 # 4 (0.1.0): several contexts and temperatures.
-PROFILE_VERSION = 4
+# 5 (0.1.0): warnings have codes, cells and hints; comparisons say what they could have told, cells how their blocks
+#            scatter, and the variance whether the machine drifted and what limits the verdict.
+PROFILE_VERSION = 5
 
 # published.json
 # 1 (0.1.0): first.
@@ -47,6 +49,7 @@ UPGRADES: dict[tuple[str, int], Upgrade] = {
     ("profile", 1): profile_2,
     ("profile", 2): profile_3,
     ("profile", 3): profile_4,
+    ("profile", 4): profile_5,
 }
 """By kind and version N-1: turns a body into version N."""
 

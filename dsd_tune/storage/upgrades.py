@@ -36,6 +36,32 @@ def profile_4(body: Any) -> Any:  # noqa: ANN401 (JSON, checked when it is decod
     return _several_conditions(body) if isinstance(body, dict) and body.get("request") else body
 
 
+def profile_5(body: Any) -> Any:  # noqa: ANN401 (JSON, checked when it is decoded)
+    """From version 4: warnings without codes, and comparisons that did not say what they could have told."""
+    if not isinstance(body, dict) or not isinstance(body.get("decision"), dict):
+        return body
+    compared = ("table_gain", "fixed_gain", "table_over_fixed")
+    decision = body["decision"]
+    return body | {
+        "cells": [cell | {"cv": None} for cell in body["cells"]],
+        "k0_tax": [tax | {"share": _detectable(tax["share"])} for tax in body["k0_tax"]],
+        "variance": body["variance"] | {"trend": None, "limit": None},
+        "decision": decision | {name: _detectable(decision[name]) for name in compared},
+        "warnings": [_coded(said) for said in body["warnings"]],
+    }
+
+
+def _detectable(interval: dict[str, float] | None) -> dict[str, float] | None:
+    """What normal errors of that interval would have told: 1.96 + 0.84 standard errors."""
+    if interval is None:
+        return None
+    return interval | {"detectable": (interval["high"] - interval["low"]) / 2 * (1.96 + 0.84) / 1.96}
+
+
+def _coded(said: str) -> dict[str, object]:
+    return {"code": "uncoded", "cells": [], "said": said, "hint": "Fit the run again: dsd-tune fit RUN."}
+
+
 def _several_conditions(body: dict[str, Any]) -> dict[str, Any]:
     request, environment = dict(body.get("request", {})), dict(body.get("environment", {}))
     environment.pop("temperature", None)

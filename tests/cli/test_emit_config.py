@@ -9,7 +9,7 @@ import yaml
 from builders import a_decided_profile
 
 from dsd_tune.emit.formats import Format, emit
-from dsd_tune.records.profile import Interval, Profile, Verdict
+from dsd_tune.records.profile import Comparison, Profile, Verdict
 from dsd_tune.records.table import Table
 from dsd_tune.storage import formats
 
@@ -66,7 +66,7 @@ def test_capture_sizes_are_explained(cli: Any, tmp_path: Path, form: Format) -> 
 def _in_ranks(folder: Path, **changed: Any) -> Path:
     """A profile that advises a table, whose best fixed K saves 10 % for sure."""
     profile = a_decided_profile(method="eagle", capture_sizes=(1, 2, 4))
-    decision = replace(profile.decision, **{"fixed_gain": Interval(0.1, 0.05, 0.15), **changed})
+    decision = replace(profile.decision, **{"fixed_gain": Comparison(0.1, 0.05, 0.15, 0.07), **changed})
     return _written(folder, replace(profile, decision=decision))
 
 
@@ -83,7 +83,9 @@ def test_data_parallel_ranks_get_a_fixed_k(cli: Any, tmp_path: Path) -> None:
 
 def test_data_parallel_ranks_get_no_k_that_may_lose(cli: Any, tmp_path: Path) -> None:
     """Where no fixed K saves anything for sure, nothing takes the table's place."""
-    said = cli("emit-config", _in_ranks(tmp_path, fixed_gain=Interval(0.02, -0.01, 0.05)), "--data-parallel-size", 2)
+    said = cli(
+        "emit-config", _in_ranks(tmp_path, fixed_gain=Comparison(0.02, -0.01, 0.05, 0.04)), "--data-parallel-size", 2
+    )
     assert said.code == 5
     assert "--speculative-config" not in said.out
     assert "no fixed K saves TPOT for sure. Leave --speculative-config out" in said.err

@@ -131,6 +131,18 @@ def test_exit_code_is_the_verdict(
     assert said.code == {Verdict.FIXED: 0, Verdict.OFF: 4, Verdict.UNCLEAR: 5}[verdict]
 
 
+def test_strict_turns_warnings_into_an_exit_code(cli: Any, tmp_path: Path, steep: Samples) -> None:
+    """With --strict a doubtful run ends with 5 and says the same; a clean one ends as ever."""
+    wasteful = [replace(s, steps_run=2 * len(s.step_s)) for s in steep if isinstance(s, Block)]
+    clean, doubtful = _run(tmp_path / "clean", steep), _run(tmp_path / "doubtful", wasteful)
+    assert cli("fit", clean, "--strict").code == 0
+    assert cli("fit", doubtful).code == 0
+    said = cli("fit", doubtful, "--strict")
+    assert said.code == 5
+    assert "Warning" in said.out
+    assert formats.read(formats.PROFILE, doubtful / "profile.json").warnings
+
+
 def test_a_fit_can_be_repeated(cli: Any, tmp_path: Path, steep: Samples) -> None:
     """A second fit says what the first said; it costs nothing but its own file."""
     run = _run(tmp_path / "run", steep)

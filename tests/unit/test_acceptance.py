@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from builders import a_block
 
-from dsd_tune.model.acceptance import positions, tokens_per_step
+from dsd_tune.model.acceptance import moves_with_k, positions, tokens_per_step
 from dsd_tune.model.sampled import Sampled
 from dsd_tune.records.measurement import Arm, Block, Cell, PromptCounts
 
@@ -140,3 +140,66 @@ def test_nothing_drafted_is_nothing_known() -> None:
     rates = _rates(_block(0, _counts("a", 100)))
     assert np.isnan(rates.point).all()
     assert np.isnan(_rates().draws).all()
+
+
+def test_a_run_with_a_table_has_true_rates() -> None:
+    """Drafts at two Ks: a position counts against the steps that drafted it, not against all drafts.
+
+    Over all 4000 drafts, as counters of a server would have it, the last two rates would read 0.16 and 0.128.
+    """
+    rates = _rates(_block(3, _counts("a", 1000, 800, 640, 512)), _block(1, _counts("a", 3000, 2400)))
+    np.testing.assert_allclose(rates.point, [0.8, 0.64, 0.512])
+
+
+def test_steps_without_an_n_gram_match_count() -> None:
+    """993 drafts and 821 steps without one that gave 5376 tokens are 2.96 tokens a step, not 1 + 3562 / 993 = 4.59."""
+    drafted, accepted = (993, 993, 993, 992, 989), (900, 800, 700, 610, 552)
+    assert (sum(drafted), sum(accepted)) == (4960, 3562)
+    block = _block(5, PromptCounts("a", 993 + 821, drafted, accepted))
+    lengths = tokens_per_step([block], (0, 5), "ngram", np.random.default_rng(0))
+    assert block.prompts[0].tokens == 5376
+    assert lengths.point[1] == pytest.approx(2.96, abs=0.005)
+
+
+@pytest.mark.parametrize("method", ["eagle", "ngram"])
+def test_acceptance_is_pooled_and_no_mean_of_means(method: str) -> None:
+    """A long text with poor acceptance weighs by its steps, beside a short one with good: all tokens over all steps."""
+    lengths = _lengths(method, _block(1, _counts("long", 900, 270), _counts("short", 100, 90)))
+    assert lengths.point[1] == pytest.approx(1.36)
+
+
+def _drafted(k: int, first: float, prompts: int = 40) -> Block:
+    """Prompts of 100 steps around a chance of the first position; the others are accepted half as often each."""
+    rng = np.random.default_rng(k)
+    ones = [int(100 * np.clip(first + 0.05 * rng.standard_normal(), 0, 1)) for _ in range(prompts)]
+    return _block(k, *(_counts(f"p{i}", 100, *(one // 2**place for place in range(k))) for i, one in enumerate(ones)))
+
+
+def test_rates_that_depend_on_k_do_not_transfer() -> None:
+    """A first position accepted 84 % at K=1 and 76 % at K=3 is judged K by K, as the numbers demand."""
+    blocks = [_drafted(1, 0.836), _drafted(3, 0.757)]
+    moved = moves_with_k(blocks, KS, "mtp")
+    assert moved is not None
+    lengths = _lengths("mtp", *blocks)
+    assert lengths.point[1] == pytest.approx(1.83, abs=0.03)
+    assert moved[1] == pytest.approx(lengths.point[moved[0]])
+
+
+def test_rates_that_agree_are_pooled() -> None:
+    """Differences that resampling prompts explains are luck: one pass at the largest K foretells the smaller ones."""
+    blocks = [_drafted(1, 0.80), _drafted(3, 0.795)]
+    assert moves_with_k(blocks, KS, "eagle") is None
+    assert _lengths("eagle", *blocks).point[1] == pytest.approx(1 + _rates(*blocks).point[0])
+
+
+def test_one_pass_at_the_largest_k_will_do() -> None:
+    """A drafter that goes token by token has a length at every K from drafts at the largest alone."""
+    lengths = _lengths("eagle", _drafted(3, 0.8))
+    assert np.isfinite(lengths.point).all()
+    assert moves_with_k([_drafted(3, 0.8)], KS, "eagle") is None
+
+
+@pytest.mark.parametrize("method", ["dflash", "ngram"])
+def test_methods_judged_at_each_k_cannot_move(method: str) -> None:
+    """Nothing is said of transfer where nothing is transferred."""
+    assert moves_with_k([_drafted(1, 0.9), _drafted(3, 0.5)], KS, method) is None

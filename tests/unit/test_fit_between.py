@@ -11,6 +11,7 @@ from dsd_tune.engines.cost_law import CostLaw
 from dsd_tune.engines.simulated import Noise, SimulatedEngine
 from dsd_tune.fit import Fit
 from dsd_tune.model.aim import Aim
+from dsd_tune.quality.judge import judge
 from dsd_tune.records.measurement import Arm, Cell, Phase
 from dsd_tune.records.profile import Profile
 from dsd_tune.solve import decide
@@ -50,7 +51,7 @@ def test_batch_sizes_come_from_the_blocks() -> None:
     assert fit.batch_sizes == (1, 4, 8, 16)
     assert fit.surface.filled == {Cell(Arm.DSD, 8, 2)}
     assert fit.surface.untried == frozenset()
-    assert _profile(refined).warnings == ()
+    assert judge(refined.manifest, refined.samples(), fit.findings) == ()
     assert not [r for r in _profile(refined).decision.remarks if "was not measured" in r]
 
 
@@ -75,9 +76,3 @@ def test_a_failed_cell_is_not_filled_in() -> None:
     refined = _refined()
     failed = a_failure(cell=Cell(Arm.DSD, 8, 2), phase=Phase.MAIN)
     assert Fit(refined.manifest, [*refined.kept, failed]).surface.filled == frozenset()
-
-
-def test_a_sweep_short_of_starts_is_warned_of(shelf: Shelf) -> None:
-    """A run that was stopped early says so, and how to go on."""
-    part = Shelf(shelf.manifest, shelf.kept[: 2 * len(shelf.kept) // 3])
-    assert "cells lack some of 3 starts): resume it" in "\n".join(_profile(part).warnings)

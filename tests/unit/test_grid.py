@@ -2,7 +2,7 @@ from dataclasses import replace
 from io import StringIO
 
 import pytest
-from builders import a_profile
+from builders import a_profile, a_warning
 from rich.console import Console
 
 from dsd_tune.records.measurement import Arm, Cell
@@ -10,17 +10,21 @@ from dsd_tune.records.profile import (
     AcceptanceLength,
     Boundary,
     CellEstimate,
+    Comparison,
     CriticalSize,
     Crossover,
     Interval,
+    Limit,
     PositionAcceptance,
     Profile,
+    Source,
     Stretch,
     Tax,
     Variance,
     Verdict,
 )
 from dsd_tune.records.table import Table
+from dsd_tune.records.warning import QualityWarning
 from dsd_tune.report.grid import render
 
 WIDTH = 80
@@ -37,6 +41,10 @@ def _interval(value: float, half: float) -> Interval:
     return Interval(value, value - half, value + half)
 
 
+def _compared(value: float, half: float) -> Comparison:
+    return Comparison(value, value - half, value + half, 1.43 * half)
+
+
 def _cells() -> tuple[CellEstimate, ...]:
     base = TPOT_MS[Arm.NO_SPEC, 0]
     return tuple(
@@ -48,11 +56,16 @@ def _cells() -> tuple[CellEstimate, ...]:
             3,
             6,
             1.0,
+            {0: 0.012, 1: 0.06, 2: 0.21}[k],
         )
         for (arm, k), row in TPOT_MS.items()
         for size, ms, off in zip((1, 4, 16), row, base, strict=True)
         if ms and off
     )
+
+
+def _warning(said: str) -> QualityWarning:
+    return a_warning(said=said, hint="See the log.")
 
 
 def _profile() -> Profile:
@@ -61,9 +74,9 @@ def _profile() -> Profile:
     decision = replace(
         profile.decision,
         table=Table.from_dense([2] * 2 + [1] * 10 + [0] * 4),
-        table_gain=_interval(0.25, 0.05),
+        table_gain=_compared(0.25, 0.05),
         fixed_k=1,
-        fixed_gain=_interval(0.24, 0.05),
+        fixed_gain=_compared(0.24, 0.05),
         fixed_worst_loss=0.051,
         boundaries=(
             Boundary(2, 2, 6, 1, 4, 2, 1, _interval(0.023, 0.031)),
@@ -82,7 +95,7 @@ def _profile() -> Profile:
             AcceptanceLength(1, _interval(1.6, 0.03)),
             AcceptanceLength(2, _interval(1.9, 0.05)),
         ),
-        k0_tax=(Tax(1, _interval(-0.011, 0.02)), Tax(4, _interval(0.037, 0.02)), Tax(16, _interval(0.07, 0.02))),
+        k0_tax=(Tax(1, _compared(-0.011, 0.02)), Tax(4, _compared(0.037, 0.02)), Tax(16, _compared(0.07, 0.02))),
         crossovers=(
             Crossover(1, True, None),
             Crossover(2, True, Interval(14.2, 11, 20)),
@@ -90,9 +103,15 @@ def _profile() -> Profile:
             Crossover(4, False, None),
         ),
         critical=CriticalSize(Interval(11.4, 10, 14), 0.02, "a bend in 100 of 100 refits"),
-        variance=Variance(0.039, 0.062, 0.018),
+        variance=Variance(
+            between_starts=0.039,
+            drift=0.062,
+            between_blocks=0.018,
+            trend=_interval(0.021, 0.034),
+            limit=Limit("the table over the fixed K", Source.BLOCKS),
+        ),
         decision=decision,
-        warnings=("dsd B=16 K=2 failed in 6 blocks: out of memory",),
+        warnings=(_warning("dsd B=16 K=2 failed in 6 blocks: out of memory"),),
     )
 
 
@@ -120,22 +139,29 @@ speculation ±half its 95 % interval
 
 Acceptance length    K=1 1.60 [1.57, 1.63], K=2 1.90 [1.85, 1.95]
 Accepted by position 1: 60.0% [57.0%, 63.0%], 2: 30.0% [28.0%, 32.0%]
-Tax of K=0           over no speculation, in the table's engine: B=1 -1.1%, B=4
-                     +3.7%, B=16 +7.0%
+Tax of K=0           over no speculation, in the table's engine (detectable):
+                     B=1 -1.1% [-3.1%, +0.9%] (2.9%), B=4 +3.7% [+1.7%, +5.7%]
+                     (2.9%), B=16 +7.0% [+5.0%, +9.0%] (2.9%)
 Critical BS*K        11 [10, 14] tokens in flight; a bend in 100 of 100 refits
 Cells foretold       4 of 5 cells follow from their neighbours; median error
                      1.0%, 90th percentile 3.0%
 Stops paying         K=1 pays at every size measured; K=2 at B=14 [11, 20]; K=3
                      at B=6 [4, 8] (it pays above); K=4 never pays
+Scatter of cells     6 excellent, 3 good, 2 poor; the most at dsd B=1 K=2, 21.0%
 Noise                3.9% between engine starts, 6.2% drift of the machine
-                     between visits, 1.8% between blocks of a visit
+                     between visits, 1.8% between blocks of a visit; +2.1%
+                     [-1.3%, +5.5%] from the first block to the last
+Closest call         the table over the fixed K; what limits it is scatter of
+                     blocks
 
 Verdict: deploy this table: [[1,2,2],[3,12,1],[13,16,0]]
   Why        the table saves 25.0% [20.0%, 30.0%] of TPOT over no speculation.
-  Table      [[1,2,2],[3,12,1],[13,16,0]] saves 25.0% [20.0%, 30.0%]
-  Over fixed the table saves 8.0% [6.0%, 10.0%] over the fixed K; 7.0% if judged
-             on other noise than chosen by
-  Fixed K    1 saves 24.0% [19.0%, 29.0%]; at its worst batch size it loses 5.1%
+  Table      [[1,2,2],[3,12,1],[13,16,0]] saves 25.0% [20.0%, 30.0%] (7.1%
+             detectable)
+  Over fixed the table saves 8.0% [6.0%, 10.0%] over the fixed K (3.0%
+             detectable); 7.0% if judged on other noise than chosen by
+  Fixed K    1 saves 24.0% [19.0%, 29.0%] (7.1% detectable); at its worst batch
+             size it loses 5.1%
   Objective  TPOT
   Weights    every doubling of the batch size counts alike
   After B=2  K=2 to K=1 (tied from B=2 to 6); then saves 2.3% [-0.8%, 5.4%]; not
@@ -143,7 +169,7 @@ Verdict: deploy this table: [[1,2,2],[3,12,1],[13,16,0]]
   After B=12 K=1 to K=0 (no ties); K=1 was not measured there
   B=13 to 16 no speculation would be 7.0% [6.0%, 8.0%] faster there
   Note       K=2 is the largest tried
-  Warning    dsd B=16 K=2 failed in 6 blocks: out of memory"""
+  Warning    dsd B=16 K=2 failed in 6 blocks: out of memory. See the log."""
 
 
 def test_the_whole_view() -> None:
@@ -154,7 +180,9 @@ def test_the_whole_view() -> None:
 def _wide(k_max: int, ms: float, gain: float) -> Profile:
     """A profile with `k_max` Ks and a fixed one, all cells alike, with the intervals of a very noisy run."""
     cells = [Cell(Arm.NO_SPEC, 1, 0), Cell(Arm.STATIC, 1, k_max), *(Cell(Arm.DSD, 1, k) for k in range(k_max + 1))]
-    estimate = CellEstimate(cells[0], _interval(ms, 0), _interval(ms / 1e3, ms / 1e4), _interval(gain, 1.1), 3, 6, 1.0)
+    estimate = CellEstimate(
+        cells[0], _interval(ms, 0), _interval(ms / 1e3, ms / 1e4), _interval(gain, 1.1), 3, 6, 1.0, None
+    )
     profile = _profile()
     return replace(
         profile,
@@ -182,7 +210,7 @@ def test_long_texts_wrap_beside_their_label() -> None:
     profile = _profile()
     dense = [k for b in range(32) for k in ((b % 7),) * 4]
     decision = replace(profile.decision, table=Table.from_dense(dense), max_num_seqs=128, reason="because " * 40)
-    shown = _shown(replace(profile, decision=decision, warnings=("beware " * 40,)))
+    shown = _shown(replace(profile, decision=decision, warnings=(_warning("beware " * 40),)))
     assert max(map(len, shown.splitlines())) <= WIDTH
     assert shown.count("because") == 40
     assert shown.count("beware") == 40
@@ -213,4 +241,4 @@ def test_no_bend_is_told_in_words() -> None:
 
 def test_engine_words_are_not_markup() -> None:
     """Brackets in a reason or a warning are printed as they are."""
-    assert "[/bold] died [red]" in _shown(replace(_profile(), warnings=("[/bold] died [red]",)))
+    assert "[/bold] died [red]" in _shown(replace(_profile(), warnings=(_warning("[/bold] died [red]"),)))

@@ -7,7 +7,7 @@ from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
-from builders import a_block, a_decided_profile, a_profile, fitted_import
+from builders import a_block, a_decided_profile, a_profile, a_warning, fitted_import
 
 from dsd_tune.records.profile import Profile, Verdict
 from dsd_tune.report.content import document
@@ -108,7 +108,7 @@ def test_a_page_is_whole() -> None:
 def test_names_cannot_break_out_of_a_page() -> None:
     """A model, flag or warning with HTML in it is shown as it is, and runs nothing."""
     profile = a_decided_profile(model=HOSTILE, flags=(HOSTILE,), config={"method": "eagle", "model": HOSTILE})
-    read = _page(replace(profile, warnings=(HOSTILE,)))
+    read = _page(replace(profile, warnings=(a_warning(said=HOSTILE),)))
     assert read.count("script") == 1
     assert not any("onerror" in attributes for _, attributes in read.elements)
     assert read.text.count("alert(1)") > 3
@@ -116,7 +116,7 @@ def test_names_cannot_break_out_of_a_page() -> None:
 
 def test_names_cannot_break_out_of_markdown() -> None:
     """They make no link, no emphasis, no HTML and no new column; what is pasted stays as it is."""
-    profile = replace(a_decided_profile(model=HOSTILE), warnings=(HOSTILE,))
+    profile = replace(a_decided_profile(model=HOSTILE), warnings=(a_warning(said=HOSTILE),))
     text = markdown(document(profile, [], ()), None)
     (warning,) = [line for line in text.splitlines() if line.startswith("- \\<")]
     assert not re.search(r"(?<!\\)[<>`*_|\[\]]", warning.removeprefix("- "))

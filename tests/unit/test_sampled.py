@@ -44,3 +44,21 @@ def test_map_moves_values_and_limits_alike() -> None:
     plain = log.map(np.exp)
     assert plain.interval().value == pytest.approx(1.0)
     assert plain.interval().high == pytest.approx(np.exp(log.interval().high), rel=0.01)
+
+
+def test_detectable_is_what_four_of_five_runs_would_tell() -> None:
+    """Of runs whose truth is the detectable difference, four in five have an interval without 0."""
+    sd = 0.1
+    comparison = _drawn(0.0, sd).comparison()
+    assert comparison.detectable == pytest.approx((1.96 + 0.84) * sd, rel=0.1)
+    half = (comparison.high - comparison.low) / 2
+    runs = comparison.detectable + sd * np.random.default_rng(1).standard_normal(2000)
+    assert np.mean(runs - half > 0) == pytest.approx(0.8, abs=0.06)
+
+
+def test_few_starts_detect_little() -> None:
+    """With three runs at a scatter of 2 % a difference between two arms must reach 6 to 7 % to be told."""
+    n, cv = 3, 0.02
+    tails = np.random.default_rng(0).standard_t(2 * n - 2, DRAWS)
+    comparison = Sampled(np.asarray(0.0), cv * np.sqrt(2 / n) * tails).comparison()
+    assert comparison.detectable == pytest.approx(0.061, abs=0.006)

@@ -7,6 +7,8 @@ import pytest
 from builders import a_block, a_failure, a_manifest, a_profile, a_request
 
 from dsd_tune.errors import UsageError
+from dsd_tune.records.profile import Profile
+from dsd_tune.records.warning import Code
 from dsd_tune.storage import formats
 from dsd_tune.storage.formats import MANIFEST, PROFILE, Kind
 
@@ -53,21 +55,45 @@ def test_profiles_of_version_1_still_load() -> None:
     """A profile written before imports could be fitted says the same as ever, its boundaries between measured sizes."""
     profile = formats.read(PROFILE, GOLDEN / "profile-1.json")
     assert profile.request == a_profile().request
-    assert profile.cells == a_profile().cells
+    assert profile.cells == _of_version_4(a_profile()).cells
     assert (profile.facts, profile.held_out) == ((), None)
-    assert profile.decision == replace(a_profile().decision, confirmed_over_fixed=None, remarks=())
+    old = replace(_of_version_4(a_profile()).decision, confirmed_over_fixed=None, remarks=())
+    assert _of_version_4(profile).decision == old
 
 
 def test_runs_of_one_condition_still_load() -> None:
     """A run and a profile written before sweeps had several contexts and temperatures say the same as ever."""
     assert formats.read(MANIFEST, GOLDEN / "manifest-1.json") == a_manifest()
     assert formats.read_samples(GOLDEN / "samples-1.jsonl", a_request()) == (1, [a_block(), a_failure()])
-    assert formats.read(PROFILE, GOLDEN / "profile-3.json") == a_profile()
+    assert _of_version_4(formats.read(PROFILE, GOLDEN / "profile-3.json")) == _of_version_4(a_profile())
 
 
 def test_profiles_of_version_2_still_load() -> None:
     """A profile written before anybody asked for a table's graphs needs no capture sizes."""
-    assert formats.read(PROFILE, GOLDEN / "profile-2.json") == a_profile()
+    assert _of_version_4(formats.read(PROFILE, GOLDEN / "profile-2.json")) == _of_version_4(a_profile())
+
+
+def test_profiles_without_codes_still_load() -> None:
+    """A profile written before warnings had codes keeps their words, and its intervals tell what was detectable."""
+    profile = formats.read(PROFILE, GOLDEN / "profile-4.json")
+    assert _of_version_4(profile) == _of_version_4(a_profile())
+    assert [(warning.code, warning.said) for warning in profile.warnings] == [(Code.UNCODED, "few starts")]
+    assert profile.decision.table_gain.detectable == pytest.approx(0.05 * 2.8 / 1.96)
+    assert profile.k0_tax[0].share.detectable == pytest.approx(0.05 * 2.8 / 1.96)
+
+
+def _of_version_4(profile: Profile) -> Profile:
+    """A profile without what that version could not say."""
+    decision = profile.decision
+    names = ("table_gain", "fixed_gain", "table_over_fixed")
+    return replace(
+        profile,
+        cells=tuple(replace(cell, cv=None) for cell in profile.cells),
+        k0_tax=tuple(replace(tax, share=replace(tax.share, detectable=0)) for tax in profile.k0_tax),
+        variance=replace(profile.variance, trend=None, limit=None),
+        decision=replace(decision, **{name: replace(getattr(decision, name), detectable=0) for name in names}),
+        warnings=(),
+    )
 
 
 def test_a_file_says_what_it_is(tmp_path: Path) -> None:

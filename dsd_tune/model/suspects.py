@@ -1,0 +1,57 @@
+"""Blocks that lie far from their own cell: to be taken again once, named in any case, and never dropped."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+
+import numpy as np
+
+from dsd_tune.model.timing import collect
+from dsd_tune.records.condition import Condition
+from dsd_tune.records.measurement import Block, Cell, Failure, Phase
+
+FAR = 4.0
+"""Robust deviations: of good blocks one in ten thousand lies as far."""
+
+MATTERS = 0.02
+"""A block closer than this, as a share, could not change which Ks are tied."""
+
+
+def comparable(samples: Iterable[Block | Failure]) -> dict[tuple[Phase, Condition], list[Block]]:
+    """The blocks of each phase and condition, in the order in which they were taken."""
+    groups: dict[tuple[Phase, Condition], list[Block]] = defaultdict(list)
+    for sample in samples:
+        if isinstance(sample, Block):
+            groups[sample.phase, sample.condition].append(sample)
+    return groups
+
+
+def odd_blocks(samples: Iterable[Block | Failure]) -> list[tuple[Block, float]]:
+    """Blocks far from what their cell, start and visit say, and by how much, as a share."""
+    odd = []
+    for blocks in comparable(samples).values():
+        stands = collect(blocks).standing
+        away = np.expm1(stands.distance)
+        far = (np.abs(stands.deviations) > FAR) & (np.abs(away) > MATTERS)
+        odd += [(blocks[i], float(away[i])) for i in np.flatnonzero(far)]
+    return odd
+
+
+def suspects(samples: Iterable[Block | Failure]) -> list[Block]:
+    """The odd blocks whose cell their engine has not visited again, in the order in which they were taken.
+
+    A cell that contradicts itself may have several. Where it is taken again other cells of its batch size belong in the
+    same visit, since they tell how fast the machine is then.
+    """
+    rows = list(samples)
+    visits = defaultdict(set)
+    for sample in rows:
+        if sample.stop == sample.cell.batch_size:
+            visits[_place(sample)].add(sample.repetition)
+    odd = [block for block, _ in odd_blocks(rows) if block.stop == block.cell.batch_size]
+    return [block for block in odd if max(visits[_place(block)]) == block.repetition]
+
+
+def _place(sample: Block | Failure) -> tuple[Phase, Condition, int, Cell]:
+    return sample.phase, sample.condition, sample.slot, sample.cell
