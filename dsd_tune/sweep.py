@@ -254,7 +254,7 @@ class Sweep:
             steps_run=raw.steps_run,
             context=raw.context,
             prompts=raw.prompts,
-            machine=None,
+            machine=raw.machine,
         )
 
 

@@ -51,8 +51,8 @@ A_CONDITION = Condition(512, 0.0)
 
 
 def an_environment(**changed: Any) -> Environment:
-    """The environment of a simulated engine, with `changed` fields."""
-    return replace(SimulatedEngine().describe(), **changed)
+    """The environment of a simulated engine, with `changed` fields. Its digest does not follow the law's fields."""
+    return replace(SimulatedEngine().describe(), **{"model_digest": "310a6d34d2e19f1e", **changed})
 
 
 def a_request(**changed: Any) -> SweepRequest:

@@ -7,17 +7,22 @@ from typing import Protocol
 
 from dsd_tune.records.condition import Condition
 from dsd_tune.records.environment import Environment
+from dsd_tune.records.machine import MachineState
 from dsd_tune.records.measurement import Arm, PromptCounts
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One block's raw data as the engine saw it; fields as in `records.measurement.Block`."""
+    """One block's raw data as the engine saw it; fields as in `records.measurement.Block`.
+
+    `prompts` is empty where drafts say nothing about the drafter: with dummy weights, or stated acceptance.
+    """
 
     step_s: tuple[float, ...]
     steps_run: int
     context: tuple[int, int]
     prompts: tuple[PromptCounts, ...]
+    machine: MachineState | None = None
 
 
 class RunningEngine(Protocol):
@@ -26,9 +31,10 @@ class RunningEngine(Protocol):
     def measure(self, batch_size: int, k: int, *, condition: Condition, steps: int, settle: int) -> Measured:
         """Hold exactly `batch_size` decoding requests at `k` and time `steps` steps after dropping `settle`.
 
-        Requests whose text has ended, or whose context would leave that of `condition`, are replaced first, so that
-        every block decodes real text. Steps that break the rules (another batch size, a prefill, another
-        number of drafts) are run but not kept; at least one kept step or an error.
+        Requests of another condition, whose text has ended, or which would outgrow the context are replaced first, so
+        that every block decodes real text. Of the engine's contexts the smallest has a window from the prompts
+        themselves up to it, any other from half of it. Steps that break the rules (another batch size, a prefill,
+        another number of drafts) are run but not kept; at least one kept step or an error.
 
         Raises:
             EngineFailed: the engine died, ran out of memory or kept no step. The engine must be closed.

@@ -13,10 +13,12 @@ import numpy.typing as npt
 
 from dsd_tune.engines.cost_law import CostLaw
 from dsd_tune.engines.protocol import Measured
+from dsd_tune.engines.simulated_request import SimulatedRequest
+from dsd_tune.engines.window import start_lengths
 from dsd_tune.errors import EngineFailed
 from dsd_tune.records.condition import Condition
 from dsd_tune.records.environment import Environment, GraphUse
-from dsd_tune.records.measurement import Arm, Cell, PromptCounts
+from dsd_tune.records.measurement import Arm, Cell
 
 _PROMPT_TOKENS = 32
 
@@ -59,8 +61,8 @@ NO_NOISE = Noise(
 class SimulatedEngine:
     """Starts engines that obey `law`, with `acceptance[i]` the chance of position i once all before it were accepted.
 
-    Cells in `failing_cells` end the engine that measures them; starts numbered in `failing_starts`, from 0, do not
-    come up. More than `alive_together` live engines do not fit.
+    `contexts` are all that blocks ask for, where there are several. Cells in `failing_cells` end the engine that
+    measures them; starts numbered in `failing_starts`, from 0, do not come up. More than `alive_together` do not fit.
     """
 
     def __init__(
@@ -72,6 +74,7 @@ class SimulatedEngine:
         seed: int = 0,
         max_num_seqs: int = 64,
         max_context: int = 1024,
+        contexts: tuple[int, ...] = (),
         prompts: int = 256,
         alive_together: int = 1,
         start_takes_s: float = 20.0,
@@ -88,6 +91,7 @@ class SimulatedEngine:
         self.seed = seed
         self.max_num_seqs = max_num_seqs
         self.max_context = max_context
+        self.contexts = contexts or (max_context,)
         self.prompts = prompts
         self.failing_cells = frozenset(failing_cells)
         self.failing_starts = frozenset(failing_starts)
@@ -115,9 +119,9 @@ class SimulatedEngine:
         """Move the virtual clock on."""
         self._now_s += seconds
 
-    def true_step_s(self, cell: Cell) -> float:
-        """Step time of a cell without luck, drift or noise, in seconds."""
-        return self.law.step_s(cell)
+    def true_step_s(self, cell: Cell, context: int = 0) -> float:
+        """Step time of a cell at a condition's `context`, without luck, drift or noise, in seconds."""
+        return self.law.step_s(cell, context)
 
     def true_tokens_per_step(self, k: int) -> float:
         """Acceptance length at K=`k`, over all prompts there could be."""
@@ -125,9 +129,9 @@ class SimulatedEngine:
             raise ValueError(f"acceptance is known for K from 0 to {self.k_max}, not for {k}")
         return 1.0 + sum(math.prod(self.acceptance[: position + 1]) for position in range(k))
 
-    def true_tpot_s(self, cell: Cell) -> float:
-        """Time per output token of a cell without luck, drift or noise, in seconds."""
-        return self.true_step_s(cell) / self.true_tokens_per_step(cell.k)
+    def true_tpot_s(self, cell: Cell, context: int = 0) -> float:
+        """Time per output token of a cell at a condition's `context`, without luck, drift or noise, in seconds."""
+        return self.true_step_s(cell, context) / self.true_tokens_per_step(cell.k)
 
     def describe(self) -> Environment:
         """See `Engine.describe`. Another law, acceptance or seed of prompts is another model, drafter or data set."""
@@ -203,7 +207,7 @@ class SimulatedProcess:
         self._luck = math.exp(engine.noise.start_sd * self._random.standard_normal())
         self._order = self._random.permutation(engine.prompts)
         self._taken = 0
-        self._requests: list[_Request] = []
+        self._requests: list[SimulatedRequest] = []
         self._closed = False
 
     def measure(self, batch_size: int, k: int, *, condition: Condition, steps: int, settle: int) -> Measured:
@@ -212,12 +216,13 @@ class SimulatedProcess:
         if condition.context > self._engine.max_context:
             raise ValueError(f"this engine holds {self._engine.max_context} tokens, not {condition.context}")
         self._fill(cell, condition, steps)
-        self._engine.pass_s(settle * self._engine.true_step_s(cell))
-        step_s = self._step_times(cell, steps)
+        truth_s = self._engine.true_step_s(cell, condition.context)
+        self._engine.pass_s(settle * truth_s)
+        step_s = self._step_times(truth_s, steps)
         broken = int(self._random.negative_binomial(steps, 1 - self._engine.noise.broken_share))
-        self._engine.pass_s(float(step_s.sum()) + broken * self._engine.true_step_s(cell))
+        self._engine.pass_s(float(step_s.sum()) + broken * truth_s)
         before = [request.context for request in self._requests]
-        prompts = tuple(self._decode(request, k, steps) for request in self._requests)
+        prompts = tuple(request.decode(k, steps, self._random) for request in self._requests)
         after = [request.context for request in self._requests]
         return Measured(tuple(map(float, step_s)), steps + broken, (min(before), max(after)), prompts)
 
@@ -245,12 +250,14 @@ class SimulatedProcess:
         Texts end after a number of steps, not of tokens: otherwise prompts with poor acceptance would be seen more
         often than others, and the truth would depend on the plan.
         """
-        text_steps = max(steps, (condition.context - _PROMPT_TOKENS) // (self._engine.k_max + 1))
-        kept = [request for request in self._requests if request.steps + steps <= text_steps]
+        begins_at = max(_PROMPT_TOKENS, start_lengths(condition.context, self._engine.contexts).least)
+        text_steps = max(steps, (condition.context - begins_at) // (self._engine.k_max + 1))
+        kept = [r for r in self._requests if r.condition == condition and r.steps + steps <= text_steps]
         self._requests = kept[: cell.batch_size]
         while len(self._requests) < cell.batch_size:
             prompt = self._next_prompt()
-            self._requests.append(_Request(prompt, self._engine.prompt_acceptance(prompt)))
+            acceptance = self._engine.prompt_acceptance(prompt)
+            self._requests.append(SimulatedRequest(prompt, acceptance, condition, begins_at))
 
     def _next_prompt(self) -> int:
         """Prompts come round in this start's own order; those being decoded are passed over."""
@@ -261,12 +268,12 @@ class SimulatedProcess:
             if prompt not in decoding:
                 return prompt
 
-    def _step_times(self, cell: Cell, steps: int) -> _Floats:
+    def _step_times(self, truth_s: float, steps: int) -> _Floats:
         noise = self._engine.noise
         drift = math.exp(noise.drift_per_hour * self._engine.now_s() / 3600)
         spread = np.exp(noise.step_sd * self._correlated(steps))
         outliers = np.where(self._random.random(steps) < noise.outlier_share, noise.outlier_factor, 1.0)
-        return np.asarray(self._engine.true_step_s(cell) * self._luck * drift * spread * outliers)
+        return np.asarray(truth_s * self._luck * drift * spread * outliers)
 
     def _correlated(self, steps: int) -> _Floats:
         """A first-order autoregression of unit variance."""
@@ -274,25 +281,6 @@ class SimulatedProcess:
         fresh = self._random.standard_normal(steps)
         fresh[1:] *= math.sqrt(1 - carried**2)
         return np.array(list(accumulate(fresh, lambda last, new: carried * last + new)))
-
-    def _decode(self, request: _Request, k: int, steps: int) -> PromptCounts:
-        """Run one request for `steps` steps; a position is tried only where all before it were accepted."""
-        accepted: list[int] = []
-        for chance in request.acceptance[:k]:
-            accepted.append(int(self._random.binomial(accepted[-1] if accepted else steps, chance)))
-        request.steps += steps
-        request.context += steps + sum(accepted)
-        return PromptCounts(f"simulated-{request.prompt}", steps, (steps,) * k, tuple(accepted))
-
-
-@dataclass(slots=True)
-class _Request:
-    """One place in the batch: how far its text has come."""
-
-    prompt: int
-    acceptance: _Floats
-    steps: int = 0
-    context: int = _PROMPT_TOKENS
 
 
 def _digest(value: object) -> str:

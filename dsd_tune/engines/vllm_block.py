@@ -11,15 +11,17 @@ from dsd_tune.engines.vllm_steps import Step, Stepper
 from dsd_tune.engines.vllm_tally import Tally
 from dsd_tune.engines.vllm_wire import BlockOrder
 from dsd_tune.errors import EngineFailed
+from dsd_tune.records.machine import MachineState
 
 
 @dataclass(frozen=True, slots=True)
 class Rig:
     """A running engine as the measuring sees it.
 
-    `set_k` switches K from the next step on. `lag` is how many steps more than a synchronous engine need
-    passing before a new K shows.
-    `k_max` bounds the growth of a sequence in every arm alike, so that all arms replace requests at one length.
+    `set_k` switches K from the next step on. `lag` is how many steps more than a synchronous engine need passing
+    before a new K shows. `k_max` bounds the growth of a sequence in every arm alike, so that all arms replace requests
+    at one length. `chunk` is the most tokens that a step prefills. `machine` reads how the machine is doing.
+    `counts_drafts` is whether drafts say anything about the drafter.
     """
 
     stepper: Stepper
@@ -28,6 +30,9 @@ class Rig:
     lag: int
     k_max: int
     fewer_drafts: bool
+    chunk: int
+    machine: Callable[[], MachineState]
+    counts_drafts: bool = True
 
 
 def measure(rig: Rig, order: BlockOrder) -> Measured:
@@ -37,7 +42,7 @@ def measure(rig: Rig, order: BlockOrder) -> Measured:
         EngineFailed: the batch never filled, or no step followed the rules.
     """
     settle = order.settle + rig.lag
-    rig.pool.prepare(order.batch_size, growth=(settle + order.steps) * (rig.k_max + 1))
+    rig.pool.prepare(order.condition, order.batch_size, growth=(settle + order.steps) * (rig.k_max + 1))
     _fill(rig, order.batch_size)
     rig.set_k(order.k)
     rig.stepper.start_clock()
@@ -48,7 +53,7 @@ def measure(rig: Rig, order: BlockOrder) -> Measured:
 
 def _fill(rig: Rig, batch_size: int) -> None:
     """Step until every request is past its prompt. A long prompt may take several steps."""
-    for _ in range(100 + 4 * batch_size):
+    for _ in range(100 + 4 * batch_size + 4 * rig.pool.to_prefill // rig.chunk):
         if len(rig.pool.decoding) == batch_size:
             return
         rig.pool.observe(rig.stepper.step())
@@ -79,7 +84,8 @@ def _collect(rig: Rig, order: BlockOrder) -> Measured:
             f"None of {tries} steps ran {order.batch_size} decoding requests with K={order.k}.",
             "This engine does not follow K, or its KV cache is too small for the batch.",
         )
-    return Measured(tuple(kept), steps_run, (min(lengths), max(lengths)), tally.counts())
+    counts = tally.counts() if rig.counts_drafts else ()
+    return Measured(tuple(kept), steps_run, (min(lengths), max(lengths)), counts, rig.machine())
 
 
 def _count(pool: RequestPool, step: Step, tally: Tally) -> None:

@@ -18,7 +18,7 @@ from threading import Thread
 from typing import Any, TextIO
 
 from dsd_tune.engines import vllm_block
-from dsd_tune.engines.vllm_wire import BlockOrder, error_line, read_launch, reply_line
+from dsd_tune.engines.vllm_wire import error_line, read_launch, read_order, reply_line
 from dsd_tune.errors import DsdTuneError
 
 
@@ -45,7 +45,7 @@ class Session:
         """Run one command. vLLM is imported by the first one, so that its failures land in the log."""
         if command["do"] == "measure":
             assert self._rig is not None
-            return asdict(vllm_block.measure(self._rig, BlockOrder(**command["block"])))
+            return asdict(vllm_block.measure(self._rig, read_order(command["block"])))
         launch = read_launch(command["launch"])
         if command["do"] == "describe":
             from dsd_tune.engines.vllm_describe import describe

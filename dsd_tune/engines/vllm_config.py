@@ -31,9 +31,10 @@ def arm_config(launch: Launch, arm: Arm, fixed_k: int | None) -> Any:
         raise UsageError(f"vLLM refuses this model or these flags: {_sentence(error)}", "Change them.") from error
     if arm is Arm.DSD:
         _require_table_kept(config)
-    if launch.max_context > config.model_config.max_model_len:
+    longest = max(launch.contexts)
+    if longest > config.model_config.max_model_len:
         raise UsageError(
-            f"Contexts of {launch.max_context} tokens do not fit max_model_len {config.model_config.max_model_len}.",
+            f"Contexts of {longest} tokens do not fit max_model_len {config.model_config.max_model_len}.",
             "Lower the context or raise --max-model-len.",
         )
     _size_cpu_cache(config, launch)
@@ -41,9 +42,9 @@ def arm_config(launch: Launch, arm: Arm, fixed_k: int | None) -> Any:
 
 
 def cache_bytes(config: Any, launch: Launch) -> int:
-    """KV cache for `max_num_seqs` sequences inside the context window, or one of max_model_len if that is more."""
+    """KV cache for `max_num_seqs` sequences inside the longest window, or one of max_model_len if that is more."""
     block = config.cache_config.block_size or 128
-    window = -(-(launch.max_context + launch.k_max + 1) // block + 1) * block
+    window = -(-(max(launch.contexts) + launch.k_max + 1) // block + 1) * block
     tokens = max(launch.max_num_seqs * window, config.model_config.max_model_len + 2 * block)
     spec = config.speculative_config
     models = [config.model_config] + ([spec.draft_model_config] if spec and spec.draft_model_config else [])

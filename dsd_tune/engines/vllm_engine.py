@@ -29,8 +29,9 @@ class VllmEngine:
     """Starts vLLM for one model, drafter and set of flags; an `Engine`.
 
     `speculative_config` is vLLM's own without a table; its `num_speculative_tokens` is replaced by what an arm
-    needs. `engine_flags` are raw flags of `vllm serve`. One log file a start goes to `log_dir`. Every process
-    is started with room for at least as many requests as there are Ks, so that a table can hold each of them.
+    needs. `contexts` are all that blocks may ask for. `engine_flags` are raw flags of `vllm serve`. One log file a
+    start goes to `log_dir`. Every process is started with room for at least as many requests as there are Ks, so that
+    a table can hold each of them.
     """
 
     def __init__(
@@ -39,8 +40,7 @@ class VllmEngine:
         speculative_config: Mapping[str, object],
         ks: tuple[int, ...],
         max_num_seqs: int,
-        max_context: int,
-        temperature: float,
+        contexts: tuple[int, ...],
         prompts: Sequence[Prompt],
         seed: int,
         engine_flags: tuple[str, ...],
@@ -51,8 +51,7 @@ class VllmEngine:
             speculative_config=speculative_config,
             ks=ks,
             max_num_seqs=max(max_num_seqs, len(ks)),
-            max_context=max_context,
-            temperature=temperature,
+            contexts=contexts,
             prompts=tuple(prompts),
             engine_flags=engine_flags,
             arm=Arm.DSD,

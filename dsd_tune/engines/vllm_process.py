@@ -57,7 +57,7 @@ class VllmProcess:
 
     def measure(self, batch_size: int, k: int, *, condition: Condition, steps: int, settle: int) -> Measured:
         """See `RunningEngine.measure`."""
-        order = BlockOrder(batch_size, k, steps, settle)
+        order = BlockOrder(batch_size, k, condition, steps, settle)
         return read_measured(self._ask(block_line(order), MEASURE_LIMIT_S))
 
     def close(self) -> None:

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
+from dsd_tune.engines.machine import machine_state
+from dsd_tune.engines.nvml import engine_gpus
 from dsd_tune.engines.vllm_block import Rig
 from dsd_tune.engines.vllm_config import arm_config
 from dsd_tune.engines.vllm_facts import DRAFTER_FREE_METHODS
-from dsd_tune.engines.vllm_pool import RequestPool, TokenizedPrompt, Window, endless, usable
+from dsd_tune.engines.vllm_pool import RequestPool
 from dsd_tune.engines.vllm_steps import Stepper
+from dsd_tune.engines.vllm_supply import Supply
 from dsd_tune.engines.vllm_wire import Launch
+from dsd_tune.engines.window import start_lengths
 from dsd_tune.errors import EngineFailed
 from dsd_tune.records.measurement import Arm
-from dsd_tune.records.prompt import Prompt
 from dsd_tune.runtime.options import say
 from dsd_tune.runtime.policies.fixed import FixedPolicy
 from dsd_tune.runtime.steering import install
@@ -32,48 +36,70 @@ def start(launch: Launch) -> Rig:
     config = arm_config(launch, launch.arm, launch.fixed_k)
     engine = LLMEngine.from_vllm_config(config, disable_log_stats=True)
     tokenizer = engine.renderer.tokenizer if hasattr(engine, "renderer") else engine.tokenizer
-    prompts = usable([_tokenize(tokenizer, prompt) for prompt in launch.prompts], launch.max_context)
-    window = Window(launch.max_context, config.model_config.max_model_len)
-    door = _EngineDoor(engine, config.model_config, launch.temperature)
+    door = _EngineDoor(engine, config.model_config)
     core = engine.engine_core
     speculation = config.speculative_config
     return Rig(
         stepper=Stepper(core),
-        pool=RequestPool(door, endless(prompts, launch.order), _eos(config.model_config, tokenizer), window),
+        pool=RequestPool(
+            door, _supplies(launch, tokenizer), _eos(config.model_config, tokenizer), config.model_config.max_model_len
+        ),
         set_k=_k_switch(launch.arm, core.engine_core.scheduler),
         lag=_lag(config),
         k_max=launch.k_max,
         fewer_drafts=speculation is not None and speculation.method in DRAFTER_FREE_METHODS,
+        chunk=config.scheduler_config.max_num_batched_tokens,
+        machine=partial(machine_state, engine_gpus(config.parallel_config.world_size)),
     )
 
 
 class _EngineDoor:
     """Requests with the server's own sampling defaults, endless and without detokenizing."""
 
-    def __init__(self, engine: Any, model_config: Any, temperature: float) -> None:
-        from vllm import SamplingParams
-
+    def __init__(self, engine: Any, model_config: Any) -> None:
         defaults = {k: v for k, v in model_config.get_diff_sampling_param().items() if k != "max_tokens"}
         # No seed: requests with one crash the CPU sampler, and no single request is to be repeated.
-        settings = {**defaults, "temperature": temperature, "ignore_eos": True, "detokenize": False}
-        self._params = SamplingParams(**settings, max_tokens=model_config.max_model_len)
+        self._settings = {**defaults, "max_tokens": model_config.max_model_len, "ignore_eos": True, "detokenize": False}
         self._engine = engine
 
-    def add(self, name: str, token_ids: Sequence[int]) -> str:
+    def add(self, name: str, token_ids: Sequence[int], temperature: float) -> str:
+        from vllm import SamplingParams
+
         prompt = {"prompt_token_ids": list(token_ids)}
-        return self._engine.add_request(name, prompt, self._params) or name
+        params = SamplingParams(**{**self._settings, "temperature": temperature})
+        return self._engine.add_request(name, prompt, params) or name
 
     def abort(self, names: list[str]) -> None:
         self._engine.abort_request(names)
 
 
-def _tokenize(tokenizer: Any, prompt: Prompt) -> TokenizedPrompt:
-    """As a chat server would send it: one user message, if the tokenizer has a chat template."""
-    if getattr(tokenizer, "chat_template", None):
-        message = [{"role": "user", "content": prompt.text}]
-        text = tokenizer.apply_chat_template(message, tokenize=False, add_generation_prompt=True)
-        return TokenizedPrompt(prompt.id, tuple(tokenizer.encode(text, add_special_tokens=False)))
-    return TokenizedPrompt(prompt.id, tuple(tokenizer.encode(prompt.text)))
+def _supplies(launch: Launch, tokenizer: Any) -> dict[int, Supply]:
+    """Each context's own prompts, in this start's order."""
+    reader = _Reader(tokenizer)
+    return {
+        context: Supply(launch.prompts, start_lengths(context, launch.contexts), reader, launch.order)
+        for context in launch.contexts
+    }
+
+
+class _Reader:
+    """The tokenizer of the model, with its chat template if it has one."""
+
+    def __init__(self, tokenizer: Any) -> None:
+        self._tokenizer = tokenizer
+
+    def message(self, text: str) -> tuple[int, ...]:
+        if not getattr(self._tokenizer, "chat_template", None):
+            return tuple(self._tokenizer.encode(text))
+        message = [{"role": "user", "content": text}]
+        framed = self._tokenizer.apply_chat_template(message, tokenize=False, add_generation_prompt=True)
+        return tuple(self._tokenizer.encode(framed, add_special_tokens=False))
+
+    def tokens(self, text: str) -> list[int]:
+        return list(self._tokenizer.encode(text, add_special_tokens=False))
+
+    def text(self, tokens: Sequence[int]) -> str:
+        return str(self._tokenizer.decode(list(tokens)))
 
 
 def _eos(model_config: Any, tokenizer: Any) -> frozenset[int]:

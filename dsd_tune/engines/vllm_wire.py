@@ -9,6 +9,8 @@ from typing import Any
 
 from dsd_tune.engines.protocol import Measured
 from dsd_tune.errors import DsdTuneError, EngineFailed, EnvironmentUnfit, UsageError
+from dsd_tune.records.condition import Condition
+from dsd_tune.records.machine import MachineState
 from dsd_tune.records.measurement import Arm, PromptCounts
 from dsd_tune.records.prompt import Prompt
 
@@ -25,8 +27,7 @@ class Launch:
     speculative_config: Mapping[str, object]
     ks: tuple[int, ...]
     max_num_seqs: int
-    max_context: int
-    temperature: float
+    contexts: tuple[int, ...]
     prompts: tuple[Prompt, ...]
     engine_flags: tuple[str, ...]
     arm: Arm
@@ -45,6 +46,7 @@ class BlockOrder:
 
     batch_size: int
     k: int
+    condition: Condition
     steps: int
     settle: int
 
@@ -65,6 +67,7 @@ def read_launch(raw: Mapping[str, Any]) -> Launch:
         **{
             **raw,
             "ks": tuple(raw["ks"]),
+            "contexts": tuple(raw["contexts"]),
             "prompts": tuple(Prompt(**prompt) for prompt in raw["prompts"]),
             "engine_flags": tuple(raw["engine_flags"]),
             "arm": Arm(raw["arm"]),
@@ -72,9 +75,15 @@ def read_launch(raw: Mapping[str, Any]) -> Launch:
     )
 
 
+def read_order(raw: Mapping[str, Any]) -> BlockOrder:
+    """Undo `block_line`."""
+    return BlockOrder(**{**raw, "condition": Condition(**raw["condition"])})
+
+
 def read_measured(raw: Mapping[str, Any]) -> Measured:
     """Undo `asdict` on a `Measured`."""
     shortest, longest = raw["context"]
+    machine = raw["machine"]
     return Measured(
         step_s=tuple(raw["step_s"]),
         steps_run=raw["steps_run"],
@@ -82,7 +91,13 @@ def read_measured(raw: Mapping[str, Any]) -> Measured:
         prompts=tuple(
             PromptCounts(p["prompt"], p["steps"], tuple(p["drafted"]), tuple(p["accepted"])) for p in raw["prompts"]
         ),
+        machine=None if machine is None else _machine(machine),
     )
+
+
+def _machine(raw: Mapping[str, Any]) -> MachineState:
+    reasons = raw["throttle_reasons"]
+    return MachineState(**{**raw, "throttle_reasons": None if reasons is None else tuple(reasons)})
 
 
 def reply_line(value: object) -> str:

@@ -16,14 +16,21 @@ from dsd_tune.storage.prompts import load_prompts
 KS = (0, 1, 2)
 MAX_NUM_SEQS = 4
 MAX_CONTEXT = 384
-CONDITION = Condition(MAX_CONTEXT, 0.0)
+CONTEXTS = (192, MAX_CONTEXT)
+CONDITION = Condition(min(CONTEXTS), 0.0)
 STEPS = 6
 
 Start = Callable[[Arm, int | None], RunningEngine]
 
 
 def _simulated() -> Engine:
-    return SimulatedEngine(acceptance=(0.6, 0.4), max_num_seqs=MAX_NUM_SEQS, max_context=MAX_CONTEXT, alive_together=2)
+    return SimulatedEngine(
+        acceptance=(0.6, 0.4),
+        max_num_seqs=MAX_NUM_SEQS,
+        max_context=MAX_CONTEXT,
+        contexts=CONTEXTS,
+        alive_together=2,
+    )
 
 
 def _vllm(log_dir: Path) -> Engine:
@@ -36,8 +43,7 @@ def _vllm(log_dir: Path) -> Engine:
         speculative_config={"method": "eagle", "model": str(testbed.eagle)},
         ks=KS,
         max_num_seqs=MAX_NUM_SEQS,
-        max_context=MAX_CONTEXT,
-        temperature=0.0,
+        contexts=CONTEXTS,
         prompts=load_prompts(testbed.prompts),
         seed=1,
         engine_flags=("--max-model-len", "512", "--enforce-eager"),
@@ -123,11 +129,14 @@ def test_each_request_decodes_a_text_of_its_own(start: Start) -> None:
     assert all(1 <= counts.steps <= STEPS for counts in measured.prompts)
 
 
-def test_sequences_stay_in_the_window(start: Start) -> None:
-    """However many blocks are measured, no sequence outgrows the context asked for."""
+@pytest.mark.parametrize("condition", [Condition(context, t) for context in CONTEXTS for t in (0.0, 0.7)], ids=str)
+def test_sequences_stay_in_the_window(start: Start, condition: Condition) -> None:
+    """However many blocks are measured, sequences stay within their context, and above half of all but the smallest."""
     running = start(Arm.DSD, None)
-    contexts = [running.measure(2, max(KS), condition=CONDITION, steps=16, settle=2).context for _ in range(6)]
-    assert all(1 <= shortest <= longest <= MAX_CONTEXT for shortest, longest in contexts)
+    blocks = [running.measure(2, max(KS), condition=condition, steps=16, settle=2) for _ in range(4)]
+    least = condition.context // 2 if condition.context > min(CONTEXTS) else 1
+    assert all(least <= shortest <= longest <= condition.context for shortest, longest in (b.context for b in blocks))
+    assert all(len(block.step_s) == 16 and block.prompts for block in blocks)
 
 
 def test_no_spec_drafts_nothing(start: Start) -> None:

@@ -285,3 +285,16 @@ def test_a_world_that_cannot_be_is_refused(make: Any) -> None:
     """A law, a noise or an acceptance that makes no sense is refused before anything is measured."""
     with pytest.raises(ValueError, match=r"got|takes time|too few"):
         make()
+
+
+def test_the_cache_of_a_context_is_read_once_for_all_tokens_of_a_step() -> None:
+    """A longer context costs each request the same at every K, which makes drafts the cheaper for it."""
+    engine = SimulatedEngine(CostLaw(kv_s=1e-5), noise=NO_NOISE, max_context=4096, contexts=(512, 4096))
+    for k in (0, 4):
+        process = engine.start(Arm.DSD)
+        short, long = (
+            process.measure(8, k, condition=Condition(context, 0.0), steps=2, settle=0).step_s[0]
+            for context in (512, 4096)
+        )
+        process.close()
+        assert long - short == pytest.approx(8 * 1e-5 * (4096 - 512))

@@ -22,15 +22,20 @@ from dsd_tune.engines.vllm_log import last_words
 from dsd_tune.engines.vllm_process import VllmProcess
 from dsd_tune.engines.vllm_server import DraftCounters, VllmServer, parse_draft_counters, require_free_port, vllm_server
 from dsd_tune.engines.vllm_wire import (
+    BlockOrder,
     Launch,
+    block_line,
     error_line,
     launch_line,
     read_launch,
     read_measured,
+    read_order,
     read_reply,
     reply_line,
 )
 from dsd_tune.errors import DsdTuneError, EngineFailed, EnvironmentUnfit, UsageError
+from dsd_tune.records.condition import Condition
+from dsd_tune.records.machine import MachineState
 from dsd_tune.records.measurement import Arm, PromptCounts
 from dsd_tune.records.prompt import Prompt
 from dsd_tune.storage.fingerprint import cached_snapshot, drafter_digest, model_digest, prompts_digest, weight_bytes
@@ -41,8 +46,7 @@ LAUNCH = Launch(
     speculative_config={"method": "eagle", "model": "drafter"},
     ks=(0, 1, 2),
     max_num_seqs=8,
-    max_context=256,
-    temperature=0.5,
+    contexts=(256, 1024),
     prompts=PROMPTS,
     engine_flags=("--enforce-eager",),
     arm=Arm.STATIC,
@@ -182,8 +186,15 @@ def test_a_launch_survives_the_wire() -> None:
 
 def test_a_measurement_survives_the_wire() -> None:
     """The parent gets exactly what the child measured."""
-    measured = Measured((0.25, 0.125), 3, (5, 9), (PromptCounts("a", 2, (2, 1), (1, 0)),))
-    assert read_measured(read_reply(reply_line(asdict(measured)))) == measured
+    for machine in (None, MachineState(load_average=1.5), MachineState(gpu_mhz=1980.0, throttle_reasons=("heat",))):
+        measured = Measured((0.25, 0.125), 3, (5, 9), (PromptCounts("a", 2, (2, 1), (1, 0)),), machine)
+        assert read_measured(read_reply(reply_line(asdict(measured)))) == measured
+
+
+def test_a_block_survives_the_way_to_its_engine() -> None:
+    """The child measures exactly the block that was asked for."""
+    order = BlockOrder(4, 2, Condition(512, 0.7), 8, 2)
+    assert read_order(json.loads(block_line(order))["block"]) == order
 
 
 @pytest.mark.parametrize("kind", [UsageError, EnvironmentUnfit, EngineFailed])
@@ -252,7 +263,7 @@ def has_ended(pidfd: int, within_s: float) -> bool:
 
 def an_engine(log_dir: Path, model: str) -> VllmEngine:
     """An engine that is never started."""
-    return VllmEngine(model, {"method": "ngram"}, (0, 1), 4, 256, 0.0, PROMPTS, 0, (), log_dir)
+    return VllmEngine(model, {"method": "ngram"}, (0, 1), 4, (256,), PROMPTS, 0, (), log_dir)
 
 
 def test_a_missing_model_starts_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
