@@ -21,8 +21,13 @@ MaxNumSeqs = Annotated[
     int | None,
     typer.Option("--max-num-seqs", help="As in `vllm serve`. Default: the largest batch size, or 32."),
 ]
-MaxContext = Annotated[int, typer.Option("--max-context", min=64, help="Longest sequence measured, in tokens.")]
-Temperature = Annotated[float, typer.Option("--temperature", min=0.0, help="Sampling temperature of the traffic.")]
+Context = Annotated[
+    str,
+    typer.Option("--context", metavar="N,N,...", help="Longest sequences, in tokens; each is measured by itself."),
+]
+Temperature = Annotated[
+    str, typer.Option("--temperature", metavar="T,T,...", help="Sampling temperatures of the traffic; likewise.")
+]
 Starts = Annotated[
     int, typer.Option("--starts", min=1, help="Engine starts an arm; more where their luck hides the verdict.")
 ]

@@ -23,8 +23,8 @@ def plan(
     batch_sizes: flags.BatchSizes = None,
     max_k: flags.MaxK = None,
     max_num_seqs: flags.MaxNumSeqs = None,
-    max_context: flags.MaxContext = 512,
-    temperature: flags.Temperature = 0.0,
+    context: flags.Context = "512",
+    temperature: flags.Temperature = "0",
     starts: flags.Starts = 3,
     rounds: flags.Rounds = 2,
     seed: flags.Seed = 0,
@@ -40,6 +40,7 @@ def plan(
 
     Times come from --profile or from --probe; without either only counts are known.
     """
+    from dsd_tune.cli.numbers import stated_contexts, stated_temperatures
     from dsd_tune.cli.request import seconds, sweep_request
     from dsd_tune.errors import UsageError
 
@@ -52,8 +53,8 @@ def plan(
         batch_sizes=batch_sizes,
         max_k=max_k,
         max_num_seqs=max_num_seqs,
-        contexts=(max_context,),
-        temperatures=(temperature,),
+        contexts=stated_contexts(context),
+        temperatures=stated_temperatures(temperature),
         starts=starts,
         rounds=rounds,
         seed=seed,

@@ -31,8 +31,8 @@ def sweep(
     batch_sizes: flags.BatchSizes = None,
     max_k: flags.MaxK = None,
     max_num_seqs: flags.MaxNumSeqs = None,
-    max_context: flags.MaxContext = 512,
-    temperature: flags.Temperature = 0.0,
+    context: flags.Context = "512",
+    temperature: flags.Temperature = "0",
     starts: flags.Starts = 3,
     rounds: flags.Rounds = 2,
     seed: flags.Seed = 0,
@@ -50,6 +50,7 @@ def sweep(
     """
     from rich.console import Console
 
+    from dsd_tune.cli.numbers import stated_contexts, stated_temperatures
     from dsd_tune.cli.request import named_target, seconds, share, sweep_request, testbed_target
     from dsd_tune.storage.prompts import load_prompts
 
@@ -59,8 +60,8 @@ def sweep(
         batch_sizes=batch_sizes,
         max_k=max_k,
         max_num_seqs=max_num_seqs,
-        contexts=(max_context,),
-        temperatures=(temperature,),
+        contexts=stated_contexts(context),
+        temperatures=stated_temperatures(temperature),
         starts=starts,
         rounds=rounds,
         seed=seed,

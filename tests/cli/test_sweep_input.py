@@ -80,11 +80,16 @@ def no_engine(monkeypatch: pytest.MonkeyPatch) -> None:
         (("--batch-sizes", "1,two"), "no list of whole numbers"),
         (("--batch-sizes", "0"), "batch size 0 is impossible"),
         (("--max-num-seqs", "0"), "--max-num-seqs must be 1 or more"),
-        (("--temperature", "inf"), "is no temperature"),
         (("--budget", "10"), "'10' is no time to spend. Write 30s, 10m or 2h."),
         (("--budget", "0m"), "'0m' is no time to spend"),
         (("--target-regret", "2"), "'2' is no share to lose. Write 2% or 0.02."),
         (("--target-regret", "-1%"), "'-1%' is no share to lose"),
+        (("--temperature", "inf"), "--temperature inf is no list of numbers"),
+        (("--temperature", "0;0.7"), "--temperature 0;0.7 is no list of numbers"),
+        (("--temperature", "0,-0.5"), "--temperature 0,-0.5 is no temperature"),
+        (("--context", "512,"), "--context 512, is no list of numbers"),
+        (("--context", "512.5"), "--context 512.5 is no list of tokens from 64 up"),
+        (("--context", "16,512"), "--context 16,512 is no list of tokens from 64 up"),
     ],
     ids=lambda part: " ".join(part) if isinstance(part, tuple) else "",
 )
@@ -150,10 +155,10 @@ def test_the_whole_path(cli: Any, sweep: Callable[..., Any], engine: dict[str, A
 
 def test_flags_reach_the_engine(sweep: Callable[..., Any], engine: dict[str, Any]) -> None:
     """What stands after `--` reaches the engine word for word, and the request is what the manifest says."""
-    sweep(*SMALL, "--temperature", "0.7", "--", "--dtype", "bfloat16", "--enforce-eager")
+    sweep(*SMALL, "--temperature", "0.7", "--context", "512,128,512", "--", "--dtype", "bfloat16", "--enforce-eager")
     asked = engine["asked"]
     assert asked["engine_flags"] == ("--dtype", "bfloat16", "--enforce-eager")
-    assert (asked["ks"], asked["max_num_seqs"], asked["temperature"]) == ((0, 1, 2), 4, 0.7)
+    assert (asked["ks"], asked["max_num_seqs"], asked["contexts"]) == ((0, 1, 2), 4, (128, 512))
     assert asked["speculative_config"] == json.loads(EAGLE)
 
 
