@@ -51,7 +51,7 @@ def an_engine(models: Path, log_dir: Path, **changed: Any) -> VllmEngine:
         "speculative_config": {"method": "eagle", "model": str(models / "eagle")},
         "ks": (0, 1, 2),
         "max_num_seqs": 8,
-        "contexts": (256,),
+        "contexts": (256, 480),
         "prompts": PROMPTS,
         "seed": 1,
         "engine_flags": FLAGS,
@@ -101,6 +101,24 @@ def test_sequences_stay_inside_the_window(dsd: VllmProcess) -> None:
     """However many blocks are run, no sequence outgrows the longest context asked for."""
     longest = [dsd.measure(2, 2, condition=CONDITION, steps=40, settle=2).context[1] for _ in range(6)]
     assert max(longest) <= 256
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.8])
+@pytest.mark.parametrize(("context", "least"), [(256, 1), (480, 240)])
+def test_each_condition_has_its_own_sequences(dsd: VllmProcess, context: int, least: int, temperature: float) -> None:
+    """Short prompts are joined for a long context, and a temperature is each request's own: both switch live."""
+    condition = Condition(context, temperature)
+    measured = dsd.measure(4, 2, condition=condition, steps=STEPS, settle=2)
+    assert len(measured.step_s) == STEPS
+    assert least <= measured.context[0] <= measured.context[1] <= context
+
+
+def test_the_machine_is_read_with_each_block(dsd: VllmProcess) -> None:
+    """A block tells how busy the machine was; without a GPU nothing is said of one."""
+    machine = dsd.measure(1, 0, condition=CONDITION, steps=STEPS, settle=2).machine
+    assert machine is not None
+    assert machine.load_average is not None
+    assert (machine.gpu_mhz, machine.throttle_reasons) == (None, None)
 
 
 def test_an_idle_engine_leaves_the_processor_alone(dsd: VllmProcess) -> None:
