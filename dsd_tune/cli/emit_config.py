@@ -30,16 +30,17 @@ def emit_config(
     """
     from dsd_tune.cli.said import said_of
     from dsd_tune.emit.data_parallel import for_ranks, on_ranks
+    from dsd_tune.emit.decision import doubts
     from dsd_tune.emit.formats import emit
     from dsd_tune.errors import EnvironmentUnfit
     from dsd_tune.storage import formats
 
     measured = formats.read(formats.PROFILE, profile)
-    fitted, said, dropped = measured, tuple[str, ...](), tuple[str, ...]()
+    fitted, said, dropped = measured, doubts(measured), tuple[str, ...]()
     if form.is_for_vllm:
         fitted = for_ranks(measured, data_parallel_size)
         dropped = on_ranks(measured, fitted, data_parallel_size)
-        said = (*dropped, *said_of(fitted))
+        said = (*said, *dropped, *said_of(fitted))
     emission = emit(fitted, form, *said)
     code = 0 if form is Format.SPECULATION_PROFILE else fitted.decision.verdict.exit_code
     if code:

@@ -21,9 +21,11 @@ def engine_of(request: SweepRequest, prompts: tuple[Prompt, ...], log_dir: Path)
         speculative_config=json.loads(request.speculative_config),
         ks=request.ks,
         max_num_seqs=request.max_num_seqs,
-        contexts=request.contexts,
+        conditions=request.conditions,
         prompts=prompts,
         seed=request.seed,
         engine_flags=request.engine_flags,
         log_dir=log_dir,
+        load_format=request.load_format,
+        synthetic_acceptance=request.synthetic_acceptance,
     )

@@ -28,6 +28,18 @@ Context = Annotated[
 Temperature = Annotated[
     str, typer.Option("--temperature", metavar="T,T,...", help="Sampling temperatures of the traffic; likewise.")
 ]
+LoadFormat = Annotated[
+    str,
+    typer.Option("--load-format", help="As in `vllm serve`. dummy: weights are invented, and only cost is measured."),
+]
+SyntheticAcceptance = Annotated[
+    str | None,
+    typer.Option(
+        "--synthetic-acceptance",
+        metavar="P,P,...",
+        help="Share of steps that accept each position, stated instead of measured.",
+    ),
+]
 Starts = Annotated[
     int, typer.Option("--starts", min=1, help="Engine starts an arm; more where their luck hides the verdict.")
 ]

@@ -53,7 +53,7 @@ def _starts(fit: Fit, gain: Interval | None) -> int:
 
 
 def fixed_k(manifest: Manifest, samples: Sequence[Block | Failure]) -> int:
-    """The fixed K to compare with: the one begun with, or else the best one by the table's engine."""
+    """The fixed K to compare with: the one begun with, or else the best one by the table's engine; 0 for none."""
     from dsd_tune.fit import Fit
     from dsd_tune.records.measurement import Arm, Phase
     from dsd_tune.solve import decide

@@ -16,7 +16,7 @@ def stated_contexts(text: str) -> tuple[int, ...]:
     Raises:
         UsageError: no list of whole numbers, or one is too small.
     """
-    contexts = _numbers("--context", text, "512,4096")
+    contexts = sorted(set(_numbers("--context", text, "512,4096")))
     if any(not context.is_integer() or context < SHORTEST_CONTEXT for context in contexts):
         raise UsageError(f"--context {text} is no list of tokens from {SHORTEST_CONTEXT} up.", "Write 512,4096.")
     return tuple(map(int, contexts))
@@ -28,18 +28,35 @@ def stated_temperatures(text: str) -> tuple[float, ...]:
     Raises:
         UsageError: no list of numbers, or one is negative.
     """
-    temperatures = _numbers("--temperature", text, "0,0.7")
+    temperatures = sorted(set(_numbers("--temperature", text, "0,0.7")))
     if temperatures[0] < 0:
         raise UsageError(f"--temperature {text} is no temperature.", "Give 0 for greedy, or what you serve.")
-    return temperatures
+    return tuple(temperatures)
+
+
+def stated_acceptance(text: str | None) -> tuple[float, ...]:
+    """`--synthetic-acceptance`: the share of steps that accept each position; empty if it is not given.
+
+    Raises:
+        UsageError: no list of shares, or one is above the share before it.
+    """
+    if text is None:
+        return ()
+    shares = _numbers("--synthetic-acceptance", text, "0.7,0.5,0.3")
+    if shares[0] > 1 or shares[-1] < 0 or list(shares) != sorted(shares, reverse=True):
+        raise UsageError(
+            f"--synthetic-acceptance {text} is no list of shares of steps, none above the one before.",
+            "A position counts as accepted only with all before it: write 0.7,0.5,0.3.",
+        )
+    return shares
 
 
 def _numbers(flag: str, text: str, example: str) -> tuple[float, ...]:
-    """Finite numbers, rising, each once."""
+    """Finite numbers."""
     try:
-        numbers = sorted({float(word) for word in text.split(",")})
+        numbers = tuple(float(word) for word in text.split(","))
     except ValueError:
-        numbers = [math.nan]
+        numbers = (math.nan,)
     if not all(map(math.isfinite, numbers)):
         raise UsageError(f"{flag} {text} is no list of numbers.", f"Write {example}.")
-    return tuple(numbers)
+    return numbers

@@ -25,6 +25,8 @@ def plan(
     max_num_seqs: flags.MaxNumSeqs = None,
     context: flags.Context = "512",
     temperature: flags.Temperature = "0",
+    load_format: flags.LoadFormat = "auto",
+    synthetic_acceptance: flags.SyntheticAcceptance = None,
     starts: flags.Starts = 3,
     rounds: flags.Rounds = 2,
     seed: flags.Seed = 0,
@@ -40,7 +42,7 @@ def plan(
 
     Times come from --profile or from --probe; without either only counts are known.
     """
-    from dsd_tune.cli.numbers import stated_contexts, stated_temperatures
+    from dsd_tune.cli.numbers import stated_acceptance, stated_contexts, stated_temperatures
     from dsd_tune.cli.request import seconds, sweep_request
     from dsd_tune.errors import UsageError
 
@@ -58,6 +60,8 @@ def plan(
         starts=starts,
         rounds=rounds,
         seed=seed,
+        load_format=load_format,
+        synthetic_acceptance=stated_acceptance(synthetic_acceptance),
     )
     pace, alive_together = _pace(request, target, profile, probe=probe)
     _print(request, pace, alive_together, budget_s, as_json=json_)

@@ -83,6 +83,8 @@ def parse_config(text: str) -> dict[str, object]:
         raise UsageError("--speculative-config names no method and no model.", 'Give {"method":..., "model":...}.')
     if TABLE_FIELD in config:
         raise UsageError(f"--speculative-config holds {TABLE_FIELD} already.", "Leave it out: the sweep finds it.")
+    if config.get("rejection_sample_method") == "synthetic":
+        raise UsageError("--speculative-config states acceptance.", "Leave it out, and give --synthetic-acceptance.")
     return config
 
 
@@ -97,6 +99,8 @@ def sweep_request(
     starts: int,
     rounds: int,
     seed: int,
+    load_format: str,
+    synthetic_acceptance: tuple[float, ...],
 ) -> SweepRequest:
     """Everything made explicit. The largest batch size served is always measured, so that the table closes there.
 
@@ -104,7 +108,8 @@ def sweep_request(
         UsageError: a value is impossible or contradicts another.
     """
     sizes = _batch_sizes(batch_sizes, max_num_seqs)
-    k_max = max_k if max_k is not None else target.speculative_config.get("num_speculative_tokens", DEFAULT_K_MAX)
+    default_k = len(synthetic_acceptance) or target.speculative_config.get("num_speculative_tokens", DEFAULT_K_MAX)
+    k_max = max_k if max_k is not None else default_k
     if type(k_max) is not int or k_max < 1:
         raise UsageError(f"the largest K must be 1 or more, got {k_max}.", "Without drafts there is nothing to tune.")
     if k_max > LARGEST_K:
@@ -112,6 +117,11 @@ def sweep_request(
     for temperature in temperatures:
         if not (math.isfinite(temperature) and temperature >= 0):
             raise UsageError(f"--temperature {temperature} is no temperature.", "Give 0 for greedy, or what you serve.")
+    if len(synthetic_acceptance) not in (0, k_max):
+        raise UsageError(
+            f"--synthetic-acceptance states {len(synthetic_acceptance)} positions, and the largest K is {k_max}.",
+            "State one for each position, or leave --max-k out.",
+        )
     return SweepRequest(
         model=target.model,
         speculative_config=json.dumps(target.speculative_config, separators=(",", ":")),
@@ -126,6 +136,8 @@ def sweep_request(
         temperatures=temperatures,
         seed=seed,
         engine_flags=target.engine_flags,
+        load_format=load_format,
+        synthetic_acceptance=synthetic_acceptance,
     )
 
 

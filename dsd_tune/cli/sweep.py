@@ -33,6 +33,8 @@ def sweep(
     max_num_seqs: flags.MaxNumSeqs = None,
     context: flags.Context = "512",
     temperature: flags.Temperature = "0",
+    load_format: flags.LoadFormat = "auto",
+    synthetic_acceptance: flags.SyntheticAcceptance = None,
     starts: flags.Starts = 3,
     rounds: flags.Rounds = 2,
     seed: flags.Seed = 0,
@@ -50,7 +52,7 @@ def sweep(
     """
     from rich.console import Console
 
-    from dsd_tune.cli.numbers import stated_contexts, stated_temperatures
+    from dsd_tune.cli.numbers import stated_acceptance, stated_contexts, stated_temperatures
     from dsd_tune.cli.request import named_target, seconds, share, sweep_request, testbed_target
     from dsd_tune.storage.prompts import load_prompts
 
@@ -65,6 +67,8 @@ def sweep(
         starts=starts,
         rounds=rounds,
         seed=seed,
+        load_format=load_format,
+        synthetic_acceptance=stated_acceptance(synthetic_acceptance),
     )
     console = Console(stderr=True)
     try:
@@ -109,5 +113,6 @@ def _measure(
         sweep = Sweep(engine, ledger, watcher, judge(run.manifest, target_regret), budget)
         sweep.measure_arms()
         budget.limit_s = budget_s
-        if environment.table_changes_graphs and sweep.is_covered:
-            sweep.measure_static(fixed_k(run.manifest, ledger.samples()))
+        best = fixed_k(run.manifest, ledger.samples()) if environment.table_changes_graphs and sweep.is_covered else 0
+        if best:
+            sweep.measure_static(best)

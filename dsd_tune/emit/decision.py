@@ -11,8 +11,10 @@ from collections.abc import Mapping
 from dsd_tune.emit.emission import Emission
 from dsd_tune.engines.vllm_facts import TABLE_FIELD
 from dsd_tune.errors import UsageError
+from dsd_tune.records.environment import DUMMY
 from dsd_tune.records.profile import Profile, Verdict
 from dsd_tune.records.table import Table
+from dsd_tune.records.warning import Code
 
 MODEL = "MODEL"
 """Stands for the model where nobody knows its name: vLLM refuses it, so it cannot be left in by mistake."""
@@ -36,8 +38,17 @@ def max_num_seqs(profile: Profile) -> int:
 
 
 def engine_flags(profile: Profile) -> tuple[str, ...]:
-    """The further flags of the sweep's engines: its numbers hold for these alone."""
-    return profile.request.engine_flags if profile.request else ()
+    """The further flags of the sweep's engines: its numbers hold for these alone. Nobody serves dummy weights."""
+    if profile.request is None:
+        return ()
+    load_format = profile.request.load_format
+    loading = () if load_format in ("auto", DUMMY) else ("--load-format", load_format)
+    return (*profile.request.engine_flags, *loading)
+
+
+def doubts(profile: Profile) -> tuple[str, ...]:
+    """Why the decision should not be deployed as it is, as remarks: only cost was measured."""
+    return tuple(f"{w.said}. {w.hint.removesuffix('.')}" for w in profile.warnings if w.code is Code.COST_ONLY)
 
 
 def on_capture_sizes(profile: Profile) -> tuple[str, ...]:

@@ -159,6 +159,12 @@ class SimulatedEngine:
             graphs_static=self._graphs(self.law.graphs_static),
             prompts_digest=_digest((self.prompts, self.seed)),
             engine_flags=(),
+            torch_version="",
+            cuda_version="",
+            preloaded=(),
+            power_limit_w=None,
+            load_format="auto",
+            synthetic_acceptance=(),
         )
 
     def start(self, arm: Arm, fixed_k: int | None = None) -> SimulatedProcess:

@@ -32,7 +32,7 @@ class Rig:
     fewer_drafts: bool
     chunk: int
     machine: Callable[[], MachineState]
-    counts_drafts: bool = True
+    counts_drafts: bool
 
 
 def measure(rig: Rig, order: BlockOrder) -> Measured:

@@ -6,7 +6,9 @@ import dataclasses
 import os
 from typing import Any
 
+from dsd_tune.engines.vllm_cost_only import require_cost_free_of_text, require_weights, synthetic_sampler
 from dsd_tune.engines.vllm_facts import OWN_FLAGS, TABLE_FIELD, sweep_table, table_obstacle
+from dsd_tune.engines.vllm_sampler import require_temperatures
 from dsd_tune.engines.vllm_wire import Launch
 from dsd_tune.errors import EnvironmentUnfit, UsageError
 from dsd_tune.records.measurement import Arm
@@ -17,12 +19,14 @@ def arm_config(launch: Launch, arm: Arm, fixed_k: int | None) -> Any:
 
     Raises:
         UsageError: vLLM refuses a flag or a value.
-        EnvironmentUnfit: this vLLM cannot follow a table with this model and method.
+        EnvironmentUnfit: this vLLM cannot follow a table with this model and method, or measure what was asked.
     """
     from vllm.usage.usage_lib import UsageContext
 
     if arm is Arm.DSD:
         _require_tables()
+    if arm is not Arm.NO_SPEC:
+        require_temperatures(condition.temperature for condition in launch.conditions)
     args = _engine_args(launch)
     args.speculative_config = _speculative(launch, arm, fixed_k)
     try:
@@ -31,6 +35,7 @@ def arm_config(launch: Launch, arm: Arm, fixed_k: int | None) -> Any:
         raise UsageError(f"vLLM refuses this model or these flags: {_sentence(error)}", "Change them.") from error
     if arm is Arm.DSD:
         _require_table_kept(config)
+        (require_cost_free_of_text if launch.cost_only else require_weights)(config)
     longest = max(launch.contexts)
     if longest > config.model_config.max_model_len:
         raise UsageError(
@@ -90,6 +95,7 @@ def _engine_args(launch: Launch) -> Any:
         raise UsageError(f"vLLM refuses a flag: {_sentence(error)}", "Change it.") from error
     args.model = launch.model
     args.max_num_seqs = launch.max_num_seqs
+    args.load_format = launch.load_format
     args.disable_log_stats = True
     return args
 
@@ -106,6 +112,8 @@ def _speculative(launch: Launch, arm: Arm, fixed_k: int | None) -> dict[str, obj
     if arm is Arm.NO_SPEC:
         return None
     common = {key: value for key, value in launch.speculative_config.items() if key != TABLE_FIELD}
+    if launch.synthetic_acceptance:
+        common |= synthetic_sampler(launch.synthetic_acceptance[: fixed_k or launch.k_max])
     if arm is Arm.STATIC:
         return {**common, "num_speculative_tokens": fixed_k}
     table = sweep_table(launch.ks, launch.max_num_seqs)

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import platform
+import re
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
+from dsd_tune.engines.nvml import engine_gpus
 from dsd_tune.engines.vllm_config import arm_config, cache_bytes
 from dsd_tune.engines.vllm_wire import Launch
 from dsd_tune.records.environment import GraphUse
 from dsd_tune.records.measurement import Arm
 from dsd_tune.runtime.serving import device_name
+
+_RUNTIME = re.compile(r"/(lib(?:tcmalloc|jemalloc|mimalloc|iomp|gomp|omp)\w*)[^/\n]*$", re.MULTILINE)
 
 
 def describe(launch: Launch) -> dict[str, object]:
@@ -20,25 +25,32 @@ def describe(launch: Launch) -> dict[str, object]:
         UsageError: vLLM refuses the model, the drafter or a flag.
         EnvironmentUnfit: this vLLM cannot follow a table here.
     """
+    import torch
     import vllm
     from vllm.platforms import current_platform
 
     dsd = arm_config(launch, Arm.DSD, None)
     static = arm_config(launch, Arm.STATIC, launch.k_max)
     no_spec = arm_config(launch, Arm.NO_SPEC, None)
+    gpus = engine_gpus(dsd.parallel_config.world_size)
     return {
         "method": str(dsd.speculative_config.method),
         "vllm_version": vllm.__version__,
         "runner": _runners(no_spec, dsd),
         "device": current_platform.device_type,
         "device_name": device_name(),
-        "driver": _driver(),
+        "driver": platform.release() if current_platform.is_cpu() else gpus.driver() if gpus else "",
         "threads": _threads(),
         "dtype": str(dsd.model_config.dtype).removeprefix("torch."),
         "tensor_parallel_size": dsd.parallel_config.tensor_parallel_size,
         "pipeline_parallel_size": dsd.parallel_config.pipeline_parallel_size,
         "max_model_len": dsd.model_config.max_model_len,
         "async_scheduling": bool(dsd.scheduler_config.async_scheduling),
+        "torch_version": torch.__version__,
+        "cuda_version": torch.version.cuda or "",
+        "preloaded": _preloaded(),
+        "power_limit_w": gpus.power_limit_w() if gpus else None,
+        "load_format": str(dsd.load_config.load_format),
         "graphs_no_spec": asdict(_graphs(no_spec)),
         "graphs_dsd": asdict(_graphs(dsd)),
         "graphs_static": asdict(_graphs(static)),
@@ -58,21 +70,11 @@ def _graphs(config: Any) -> GraphUse:
     return GraphUse(mode, tuple(compilation.cudagraph_capture_sizes or ()))
 
 
-def _driver() -> str:
-    """The kernel's release on a CPU, NVIDIA's driver on CUDA, nothing elsewhere."""
-    from vllm.platforms import current_platform
-
-    if current_platform.is_cpu():
-        return platform.release()
-    if not current_platform.is_cuda():
-        return ""
-    from vllm.third_party import pynvml
-
-    pynvml.nvmlInit()
-    try:
-        return str(pynvml.nvmlSystemGetDriverVersion())
-    finally:
-        pynvml.nvmlShutdown()
+def _preloaded() -> tuple[str, ...]:
+    """Allocators and OpenMP runtimes that are really in this process, by name without version."""
+    maps = Path("/proc/self/maps")
+    text = maps.read_text(encoding="utf-8", errors="replace") if maps.exists() else ""
+    return tuple(sorted(set(_RUNTIME.findall(text))))
 
 
 def _threads() -> int:

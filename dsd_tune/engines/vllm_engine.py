@@ -14,6 +14,7 @@ from dsd_tune.engines.vllm_drafter import check_models
 from dsd_tune.engines.vllm_process import VllmProcess
 from dsd_tune.engines.vllm_wire import Launch
 from dsd_tune.errors import EngineFailed, EnvironmentUnfit
+from dsd_tune.records.condition import Condition
 from dsd_tune.records.environment import Environment, GraphUse
 from dsd_tune.records.measurement import Arm
 from dsd_tune.records.prompt import Prompt
@@ -29,7 +30,7 @@ class VllmEngine:
     """Starts vLLM for one model, drafter and set of flags; an `Engine`.
 
     `speculative_config` is vLLM's own without a table; its `num_speculative_tokens` is replaced by what an arm
-    needs. `contexts` are all that blocks may ask for. `engine_flags` are raw flags of `vllm serve`. One log file a
+    needs. `conditions` are all that blocks may ask for. `engine_flags` are raw flags of `vllm serve`. One log file a
     start goes to `log_dir`. Every process is started with room for at least as many requests as there are Ks, so that
     a table can hold each of them.
     """
@@ -40,20 +41,24 @@ class VllmEngine:
         speculative_config: Mapping[str, object],
         ks: tuple[int, ...],
         max_num_seqs: int,
-        contexts: tuple[int, ...],
+        conditions: tuple[Condition, ...],
         prompts: Sequence[Prompt],
         seed: int,
         engine_flags: tuple[str, ...],
         log_dir: Path,
+        load_format: str = "auto",
+        synthetic_acceptance: tuple[float, ...] = (),
     ) -> None:
         self._launch = Launch(
             model=model,
             speculative_config=speculative_config,
             ks=ks,
             max_num_seqs=max(max_num_seqs, len(ks)),
-            contexts=contexts,
+            conditions=conditions,
             prompts=tuple(prompts),
             engine_flags=engine_flags,
+            load_format=load_format,
+            synthetic_acceptance=synthetic_acceptance,
             arm=Arm.DSD,
             fixed_k=None,
             order="",
@@ -67,12 +72,11 @@ class VllmEngine:
     @property
     def alive_together(self) -> int:
         """On a CPU as many as its free memory holds; one on a GPU, which vLLM fills; one if sizes are unknown."""
-        model = weight_bytes(self._launch.model)
-        if self._facts["device"] != "cpu" or model is None:
+        named = (self._launch.model, self._launch.speculative_config.get("model"))
+        weights = [weight_bytes(str(model)) for model in named if model]
+        if self._facts["device"] != "cpu" or not all(weights):
             return 1
-        drafter = self._launch.speculative_config.get("model")
-        weights = model + ((weight_bytes(str(drafter)) or 0) if drafter else 0)
-        each = weights + self._facts["cache_bytes"] + _PROCESS_BYTES
+        each = sum(filter(None, weights)) + self._facts["cache_bytes"] + _PROCESS_BYTES
         return max(1, int(_MEMORY_SHARE * _free_bytes() / each))
 
     def describe(self) -> Environment:
@@ -85,6 +89,7 @@ class VllmEngine:
         facts = {key: value for key, value in self._facts.items() if key != "cache_bytes"}
         for key in ("graphs_no_spec", "graphs_dsd", "graphs_static"):
             facts[key] = GraphUse(facts[key]["mode"], tuple(facts[key]["capture_sizes"]))
+        facts["preloaded"] = tuple(facts["preloaded"])
         config = self._launch.speculative_config
         return Environment(
             model=self._launch.model,
@@ -95,6 +100,7 @@ class VllmEngine:
             k_max=self._launch.k_max,
             prompts_digest=prompts_digest(self._launch.prompts),
             engine_flags=self._launch.engine_flags,
+            synthetic_acceptance=self._launch.synthetic_acceptance,
             **facts,
         )
 

@@ -36,6 +36,7 @@ PARALLEL_NATIVE = frozenset({"dflash", "dspark"})
 OWN_FLAGS = {
     "--model": "--model",
     "--max-num-seqs": "--max-num-seqs",
+    "--load-format": "--load-format",
     "--speculative-config": "--speculative-config",
     "-sc": "--speculative-config",
     "--spec-method": "--speculative-config",

@@ -17,6 +17,7 @@ from dsd_tune.engines.vllm_supply import Supply
 from dsd_tune.engines.vllm_wire import Launch
 from dsd_tune.engines.window import start_lengths
 from dsd_tune.errors import EngineFailed
+from dsd_tune.records.environment import DUMMY
 from dsd_tune.records.measurement import Arm
 from dsd_tune.runtime.options import say
 from dsd_tune.runtime.policies.fixed import FixedPolicy
@@ -42,7 +43,10 @@ def start(launch: Launch) -> Rig:
     return Rig(
         stepper=Stepper(core),
         pool=RequestPool(
-            door, _supplies(launch, tokenizer), _eos(config.model_config, tokenizer), config.model_config.max_model_len
+            door,
+            _supplies(launch, tokenizer),
+            _eos(launch, config.model_config, tokenizer),
+            config.model_config.max_model_len,
         ),
         set_k=_k_switch(launch.arm, core.engine_core.scheduler),
         lag=_lag(config),
@@ -50,6 +54,7 @@ def start(launch: Launch) -> Rig:
         fewer_drafts=speculation is not None and speculation.method in DRAFTER_FREE_METHODS,
         chunk=config.scheduler_config.max_num_batched_tokens,
         machine=partial(machine_state, engine_gpus(config.parallel_config.world_size)),
+        counts_drafts=not launch.cost_only,
     )
 
 
@@ -102,8 +107,10 @@ class _Reader:
         return str(self._tokenizer.decode(list(tokens)))
 
 
-def _eos(model_config: Any, tokenizer: Any) -> frozenset[int]:
-    """Every token that ends a text: the tokenizer's and those of the model's generation config."""
+def _eos(launch: Launch, model_config: Any, tokenizer: Any) -> frozenset[int]:
+    """Every token that ends a text: the tokenizer's and those of the model's generation config; garbage has no end."""
+    if launch.load_format == DUMMY:
+        return frozenset()
     declared = model_config.try_get_generation_config().get("eos_token_id")
     ids = declared if isinstance(declared, list) else [declared]
     return frozenset(token for token in (*ids, tokenizer.eos_token_id) if token is not None)

@@ -10,6 +10,7 @@ from typing import Any
 from dsd_tune.engines.protocol import Measured
 from dsd_tune.errors import DsdTuneError, EngineFailed, EnvironmentUnfit, UsageError
 from dsd_tune.records.condition import Condition
+from dsd_tune.records.environment import DUMMY
 from dsd_tune.records.machine import MachineState
 from dsd_tune.records.measurement import Arm, PromptCounts
 from dsd_tune.records.prompt import Prompt
@@ -27,9 +28,11 @@ class Launch:
     speculative_config: Mapping[str, object]
     ks: tuple[int, ...]
     max_num_seqs: int
-    contexts: tuple[int, ...]
+    conditions: tuple[Condition, ...]
     prompts: tuple[Prompt, ...]
     engine_flags: tuple[str, ...]
+    load_format: str
+    synthetic_acceptance: tuple[float, ...]
     arm: Arm
     fixed_k: int | None
     order: str
@@ -38,6 +41,16 @@ class Launch:
     def k_max(self) -> int:
         """The largest K measured in any arm."""
         return max(self.ks)
+
+    @property
+    def contexts(self) -> frozenset[int]:
+        """Of all conditions."""
+        return frozenset(condition.context for condition in self.conditions)
+
+    @property
+    def cost_only(self) -> bool:
+        """Whether drafts say nothing about the drafter."""
+        return self.load_format == DUMMY or bool(self.synthetic_acceptance)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +80,10 @@ def read_launch(raw: Mapping[str, Any]) -> Launch:
         **{
             **raw,
             "ks": tuple(raw["ks"]),
-            "contexts": tuple(raw["contexts"]),
+            "conditions": tuple(Condition(**condition) for condition in raw["conditions"]),
             "prompts": tuple(Prompt(**prompt) for prompt in raw["prompts"]),
             "engine_flags": tuple(raw["engine_flags"]),
+            "synthetic_acceptance": tuple(raw["synthetic_acceptance"]),
             "arm": Arm(raw["arm"]),
         }
     )

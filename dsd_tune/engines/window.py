@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 
 
@@ -14,7 +14,7 @@ class StartLengths:
     most: int
 
 
-def start_lengths(context: int, contexts: Sequence[int]) -> StartLengths:
+def start_lengths(context: int, contexts: Collection[int]) -> StartLengths:
     """Where the sequences of one of several contexts begin; where they end is the context itself.
 
     The smallest context's window reaches from the prompts as they are, since no other covers their beginnings. Any

@@ -22,8 +22,21 @@ def judge(manifest: Manifest, samples: Sequence[Block | Failure], findings: Find
         *on_plan(manifest.request, samples),
         *on_times(samples),
         *_outlier_cells(findings),
-        *on_text(blocks, manifest.request.ks, manifest.environment.method),
+        *_on_acceptance(manifest, blocks),
     )
+
+
+def _on_acceptance(manifest: Manifest, blocks: Sequence[Block]) -> Iterator[QualityWarning]:
+    environment = manifest.environment
+    if not environment.cost_only:
+        yield from on_text(blocks, manifest.request.ks, environment.method)
+        return
+    stated = ", ".join(f"{share:g}" for share in environment.synthetic_acceptance)
+    said = (
+        f"acceptance was stated ({stated}), not measured" if stated else "weights were invented: only cost was measured"
+    )
+    hint = "Measure with the model's weights, its drafter and real prompts before you deploy."
+    yield QualityWarning(Code.COST_ONLY, (), said, hint)
 
 
 def judge_import(published: Published, findings: Findings) -> tuple[QualityWarning, ...]:

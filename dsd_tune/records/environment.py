@@ -7,6 +7,9 @@ from dataclasses import dataclass, fields
 _NAMES_ONLY = frozenset({"model", "drafter"})
 """How the user spelled a path; its digest is what is compared."""
 
+DUMMY = "dummy"
+"""vLLM's load format that invents weights."""
+
 
 @dataclass(frozen=True, slots=True)
 class Difference:
@@ -30,7 +33,11 @@ class GraphUse:
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """Fingerprint of a measurement. `graphs_*` are the effective settings, not the requested ones."""
+    """Fingerprint of a measurement. `graphs_*` are the effective settings, not the requested ones.
+
+    `preloaded` are the allocators and OpenMP runtimes in the engine's process, `power_limit_w` the lowest of its GPUs,
+    `synthetic_acceptance` the share of steps that were told to accept each position, in place of the drafter's own.
+    """
 
     model: str
     model_digest: str
@@ -55,6 +62,17 @@ class Environment:
     graphs_static: GraphUse
     prompts_digest: str
     engine_flags: tuple[str, ...]
+    torch_version: str
+    cuda_version: str
+    preloaded: tuple[str, ...]
+    power_limit_w: float | None
+    load_format: str
+    synthetic_acceptance: tuple[float, ...]
+
+    @property
+    def cost_only(self) -> bool:
+        """Whether step times are all that was measured: acceptance says nothing about the drafter."""
+        return self.load_format == DUMMY or bool(self.synthetic_acceptance)
 
     @property
     def table_changes_graphs(self) -> bool:

@@ -14,7 +14,8 @@ class SweepRequest:
 
     `speculative_config` is the user's JSON text without a table. `contexts` are longest sequences, in tokens; every
     context is measured at every temperature. A block is `steps` kept steps after `settle` dropped ones; every cell
-    gets one block in each of `rounds` rounds of each of `starts` engine starts.
+    gets one block in each of `rounds` rounds of each of `starts` engine starts. `load_format` is vLLM's own.
+    `synthetic_acceptance` is the share of steps in which each position is to be accepted, whatever is drafted.
     """
 
     model: str
@@ -30,6 +31,8 @@ class SweepRequest:
     temperatures: tuple[float, ...]
     seed: int
     engine_flags: tuple[str, ...]
+    load_format: str
+    synthetic_acceptance: tuple[float, ...]
 
     def __post_init__(self) -> None:
         if not self.batch_sizes or any(b < 1 for b in self.batch_sizes):
@@ -44,6 +47,9 @@ class SweepRequest:
             raise ValueError("contexts and temperatures must rise and differ, and at least one of each is needed")
         if min(self.starts, self.rounds, self.steps) < 1 or min(self.settle, self.seed) < 0:
             raise ValueError("starts, rounds and steps must be 1 or more, settle and seed 0 or more")
+        rates = (1.0, *self.synthetic_acceptance, 0.0)
+        if self.synthetic_acceptance and (len(rates) != self.k_max + 2 or list(rates) != sorted(rates, reverse=True)):
+            raise ValueError(f"stated acceptance needs {self.k_max} shares of steps, none above the one before")
 
     @property
     def conditions(self) -> tuple[Condition, ...]:

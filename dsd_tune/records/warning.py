@@ -30,6 +30,7 @@ class Code(StrEnum):
     NEVER_ACCEPTED = "never-accepted"
     IMPOSSIBLE_LENGTH = "impossible-length"
     DEPENDS_ON_K = "depends-on-k"
+    COST_ONLY = "cost-only"
     IMPORTED = "imported"
     UNCODED = "uncoded"
 

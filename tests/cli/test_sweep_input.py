@@ -11,6 +11,7 @@ from dsd_tune.engines.cost_law import CostLaw
 from dsd_tune.engines.simulated import SimulatedEngine
 from dsd_tune.errors import EnvironmentUnfit
 from dsd_tune.plan import Turn
+from dsd_tune.records.condition import Condition
 from dsd_tune.records.environment import Environment
 from dsd_tune.records.measurement import Arm, Block, Cell
 from dsd_tune.report.live import Watcher
@@ -87,6 +88,14 @@ def no_engine(monkeypatch: pytest.MonkeyPatch) -> None:
         (("--temperature", "inf"), "--temperature inf is no list of numbers"),
         (("--temperature", "0;0.7"), "--temperature 0;0.7 is no list of numbers"),
         (("--temperature", "0,-0.5"), "--temperature 0,-0.5 is no temperature"),
+        (("--synthetic-acceptance", "0.5,0.7"), "--synthetic-acceptance 0.5,0.7 is no list of shares"),
+        (("--synthetic-acceptance", "1.5"), "--synthetic-acceptance 1.5 is no list of shares"),
+        (("--synthetic-acceptance", "high"), "--synthetic-acceptance high is no list of numbers"),
+        (("--synthetic-acceptance", "0.7,0.5", "--max-k", "3"), "states 2 positions, and the largest K is 3"),
+        (
+            ("--speculative-config", '{"method": "eagle", "rejection_sample_method": "synthetic"}'),
+            "--speculative-config states acceptance",
+        ),
         (("--context", "512,"), "--context 512, is no list of numbers"),
         (("--context", "512.5"), "--context 512.5 is no list of tokens from 64 up"),
         (("--context", "16,512"), "--context 16,512 is no list of tokens from 64 up"),
@@ -158,8 +167,23 @@ def test_flags_reach_the_engine(sweep: Callable[..., Any], engine: dict[str, Any
     sweep(*SMALL, "--temperature", "0.7", "--context", "512,128,512", "--", "--dtype", "bfloat16", "--enforce-eager")
     asked = engine["asked"]
     assert asked["engine_flags"] == ("--dtype", "bfloat16", "--enforce-eager")
-    assert (asked["ks"], asked["max_num_seqs"], asked["contexts"]) == ((0, 1, 2), 4, (128, 512))
+    assert (asked["ks"], asked["max_num_seqs"]) == ((0, 1, 2), 4)
+    assert asked["conditions"] == (Condition(128, 0.7), Condition(512, 0.7))
     assert asked["speculative_config"] == json.loads(EAGLE)
+    assert (asked["load_format"], asked["synthetic_acceptance"]) == ("auto", ())
+
+
+def test_what_is_stated_reaches_the_engine(sweep: Callable[..., Any], engine: dict[str, Any], tmp_path: Path) -> None:
+    """Stated acceptance sets the largest K, and is asked of the engine with the way to load weights."""
+    engine["acceptance"] = (0.7, 0.6, 0.5)
+    sweep("--batch-sizes", "1,4", "--starts", "2", "--load-format", "dummy", "--synthetic-acceptance", "0.7,0.5,0.3")
+    asked = engine["asked"]
+    assert (asked["ks"], asked["load_format"], asked["synthetic_acceptance"]) == (
+        (0, 1, 2, 3),
+        "dummy",
+        (0.7, 0.5, 0.3),
+    )
+    assert RunDirectory.open(tmp_path / "run").manifest.request.synthetic_acceptance == (0.7, 0.5, 0.3)
 
 
 def test_the_same_command_again_measures_nothing(

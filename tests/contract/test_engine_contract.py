@@ -17,7 +17,8 @@ KS = (0, 1, 2)
 MAX_NUM_SEQS = 4
 MAX_CONTEXT = 384
 CONTEXTS = (192, MAX_CONTEXT)
-CONDITION = Condition(min(CONTEXTS), 0.0)
+CONDITIONS = tuple(Condition(context, 0.0) for context in CONTEXTS)
+CONDITION = CONDITIONS[0]
 STEPS = 6
 
 Start = Callable[[Arm, int | None], RunningEngine]
@@ -43,7 +44,7 @@ def _vllm(log_dir: Path) -> Engine:
         speculative_config={"method": "eagle", "model": str(testbed.eagle)},
         ks=KS,
         max_num_seqs=MAX_NUM_SEQS,
-        contexts=CONTEXTS,
+        conditions=CONDITIONS,
         prompts=load_prompts(testbed.prompts),
         seed=1,
         engine_flags=("--max-model-len", "512", "--enforce-eager"),
@@ -129,7 +130,7 @@ def test_each_request_decodes_a_text_of_its_own(start: Start) -> None:
     assert all(1 <= counts.steps <= STEPS for counts in measured.prompts)
 
 
-@pytest.mark.parametrize("condition", [Condition(context, t) for context in CONTEXTS for t in (0.0, 0.7)], ids=str)
+@pytest.mark.parametrize("condition", CONDITIONS, ids=str)
 def test_sequences_stay_in_the_window(start: Start, condition: Condition) -> None:
     """However many blocks are measured, sequences stay within their context, and above half of all but the smallest."""
     running = start(Arm.DSD, None)

@@ -24,6 +24,8 @@ pytestmark = [pytest.mark.vllm, pytest.mark.slow]
 FLAGS = ("--max-model-len", "512", "--enforce-eager")
 STEPS = 5
 CONDITION = Condition(256, 0.0)
+LONG = Condition(480, 0.0)
+WARM = Condition(256, 0.8)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -51,7 +53,7 @@ def an_engine(models: Path, log_dir: Path, **changed: Any) -> VllmEngine:
         "speculative_config": {"method": "eagle", "model": str(models / "eagle")},
         "ks": (0, 1, 2),
         "max_num_seqs": 8,
-        "contexts": (256, 480),
+        "conditions": (CONDITION, LONG),
         "prompts": PROMPTS,
         "seed": 1,
         "engine_flags": FLAGS,
@@ -103,14 +105,25 @@ def test_sequences_stay_inside_the_window(dsd: VllmProcess) -> None:
     assert max(longest) <= 256
 
 
-@pytest.mark.parametrize("temperature", [0.0, 0.8])
-@pytest.mark.parametrize(("context", "least"), [(256, 1), (480, 240)])
-def test_each_condition_has_its_own_sequences(dsd: VllmProcess, context: int, least: int, temperature: float) -> None:
-    """Short prompts are joined for a long context, and a temperature is each request's own: both switch live."""
-    condition = Condition(context, temperature)
+@pytest.mark.parametrize(("condition", "least"), [(CONDITION, 1), (LONG, 240)])
+def test_each_context_has_its_own_sequences(dsd: VllmProcess, condition: Condition, least: int) -> None:
+    """Short prompts are joined for a long context, and contexts switch live."""
     measured = dsd.measure(4, 2, condition=condition, steps=STEPS, settle=2)
     assert len(measured.step_s) == STEPS
-    assert least <= measured.context[0] <= measured.context[1] <= context
+    assert least <= measured.context[0] <= measured.context[1] <= condition.context
+
+
+def test_a_temperature_is_each_requests_own(models: Path, tmp_path: Path) -> None:
+    """Without speculation temperatures switch live; with it, a vLLM that loses them on CPUs is refused, and why."""
+    engine = an_engine(models, tmp_path, conditions=(CONDITION, WARM))
+    no_spec = engine.start(Arm.NO_SPEC)
+    try:
+        for condition in (CONDITION, WARM, CONDITION):
+            assert len(no_spec.measure(2, 0, condition=condition, steps=STEPS, settle=2).step_s) == STEPS
+    finally:
+        no_spec.close()
+    with pytest.raises(EnvironmentUnfit, match="random temperature on CPUs"):
+        engine.describe()
 
 
 def test_the_machine_is_read_with_each_block(dsd: VllmProcess) -> None:

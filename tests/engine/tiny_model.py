@@ -31,6 +31,17 @@ def make_target(folder: Path) -> Path:
     return folder
 
 
+def make_experts(folder: Path) -> Path:
+    """A mixture of four experts, as a configuration and a tokenizer."""
+    from transformers import MixtralConfig
+
+    config = MixtralConfig(**_SHAPE, num_hidden_layers=2, num_local_experts=4, bos_token_id=256, eos_token_id=257)
+    config.architectures = ["MixtralForCausalLM"]
+    config.save_pretrained(folder)
+    _save_tokenizer(folder)
+    return folder
+
+
 def make_drafter(folder: Path, **changed: object) -> Path:
     """An EAGLE drafter with one layer and random weights: it runs, and is right by chance only."""
     import torch

@@ -25,6 +25,8 @@ def _request(config: dict[str, object] | None = None, **changed: Any) -> SweepRe
         "starts": 3,
         "rounds": 2,
         "seed": 0,
+        "load_format": "auto",
+        "synthetic_acceptance": (),
     }
     target = Target("model", config or EAGLE, Path("prompts.jsonl"), ("--enforce-eager",))
     return sweep_request(target, **options | changed)

@@ -46,9 +46,11 @@ LAUNCH = Launch(
     speculative_config={"method": "eagle", "model": "drafter"},
     ks=(0, 1, 2),
     max_num_seqs=8,
-    contexts=(256, 1024),
+    conditions=(Condition(256, 0.0), Condition(1024, 0.7)),
     prompts=PROMPTS,
     engine_flags=("--enforce-eager",),
+    load_format="auto",
+    synthetic_acceptance=(0.7, 0.5),
     arm=Arm.STATIC,
     fixed_k=2,
     order="0/1",
@@ -166,7 +168,7 @@ def test_what_follows_a_table_is_not_refused(method: str, parallel_drafting: boo
 
 
 @pytest.mark.parametrize(
-    "flag", ["--speculative-config={}", "--speculative_config", "--speculative-config.method", "-sc", "--max-num-seqs"]
+    "flag", ["--speculative-config={}", "--speculative_config", "--speculative-config.method", "-sc", "--load-format"]
 )
 def test_flags_that_dsd_tune_sets_itself_are_refused(flag: str) -> None:
     """A flag that would contradict the arm is refused however it is spelled."""
@@ -263,7 +265,7 @@ def has_ended(pidfd: int, within_s: float) -> bool:
 
 def an_engine(log_dir: Path, model: str) -> VllmEngine:
     """An engine that is never started."""
-    return VllmEngine(model, {"method": "ngram"}, (0, 1), 4, (256,), PROMPTS, 0, (), log_dir)
+    return VllmEngine(model, {"method": "ngram"}, (0, 1), 4, (A_CONDITION,), PROMPTS, 0, (), log_dir)
 
 
 def test_a_missing_model_starts_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -128,7 +128,7 @@ def order(batch_size: int, k: int, *, steps: int, settle: int, condition: Condit
     return BlockOrder(batch_size, k, condition, steps, settle)
 
 
-def rig(core: FakeCore, max_model_len: int = 2000, **changed: Any) -> Rig:
+def rig(core: FakeCore, max_model_len: int = 2000, *, counts_drafts: bool = True) -> Rig:
     """A rig around a stand-in, with two prompts of 5 and 6 tokens, or of 700 where the context is long."""
     policy = FixedPolicy(0)
     install(core.scheduler, policy, pytest.fail)
@@ -143,7 +143,7 @@ def rig(core: FakeCore, max_model_len: int = 2000, **changed: Any) -> Rig:
         fewer_drafts=False,
         chunk=512,
         machine=lambda: BUSY,
-        **changed,
+        counts_drafts=counts_drafts,
     )
 
 
