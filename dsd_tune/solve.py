@@ -17,6 +17,8 @@ from dsd_tune.model import reasons
 from dsd_tune.model.aim import Aim
 from dsd_tune.model.boundaries import boundaries, compared, losing_stretches, share_of
 from dsd_tune.model.claims import claim, neighbours, regret_of
+from dsd_tune.model.cost_alone import undecided
+from dsd_tune.model.lines import drawn, least, lowered, or_else
 from dsd_tune.model.outlook import Outlook
 from dsd_tune.model.ranges import TIE, choose_table, surely_worse
 from dsd_tune.model.sampled import Array, Sampled
@@ -45,7 +47,16 @@ def decide(surface: Surface, max_num_seqs: int, aim: Aim | None = None, graphs: 
         UsageError: the largest batch size was not measured, or one of those measured has no K; or the aim is beyond
             what was measured.
     """
-    return _Case(surface, max_num_seqs, aim or Aim(), graphs).decision()
+    aim = aim or Aim()
+    return undecided(max_num_seqs, aim) if surface.cost_only else _Case(surface, max_num_seqs, aim, graphs).decision()
+
+
+def regret(surface: Surface, max_num_seqs: int, aim: Aim, chosen: Decision, own: Decision) -> Comparison | None:
+    """The share that `own`, the surface's own decision, saves over another one; None where acceptance is not known."""
+    if surface.cost_only:
+        return None
+    case = _Case(surface, max_num_seqs, aim, graphs=None)
+    return compared(case.mean(case.deployed(chosen) - case.deployed(own)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +77,11 @@ class _Case:
         self._require_cells()
         aim.require_within_reach(surface.no_spec, surface.table_tpot(), *map(surface.fixed_tpot, surface.static))
         self.claims = claim(surface, max_num_seqs, aim.capture_limit)
-        self.log_tpot = _or_else(self.claims.log_tpot, self._spread(surface.table_tpot()))
+        self.log_tpot = or_else(self.claims.log_tpot, self._spread(surface.table_tpot()))
         self.off = aim.cost(self._spread(surface.no_spec))
         self.lines = aim.cost(self.log_tpot)
         self.claimed = aim.cost(self.claims.log_tpot)
-        self.weights: Weights = aim.weights(max_num_seqs, _least(self.log_tpot.point))
+        self.weights: Weights = aim.weights(max_num_seqs, least(self.log_tpot.point))
         self.fixed = {k: self._fixed_line(k) for k in self._fixed_candidates()}
 
     def decision(self) -> Decision:
@@ -100,6 +111,14 @@ class _Case:
             remarks=(*reasons.remarks(self.surface, self.claims, table, self.weights), *lacking),
             capture_sizes=sizes,
         )
+
+    def deployed(self, decision: Decision) -> Sampled:
+        """What a decision costs; where nothing could be told, what its table does."""
+        if decision.verdict is Verdict.OFF:
+            return self.off
+        if decision.verdict is Verdict.FIXED or decision.table is None:
+            return self._fixed_line(decision.fixed_k)
+        return self._line(decision.table)
 
     def _require_cells(self) -> None:
         without = np.isnan(self.surface.dsd.point).all(axis=1)
@@ -134,7 +153,7 @@ class _Case:
     def _line(self, table: Table, split: int | None = None) -> Sampled:
         """What a table costs, with all draws or with one of them."""
         columns = [self.surface.ks.index(k) for k in table.dense()]
-        lines = self.lines if split is None else _drawn(self.lines, split)
+        lines = self.lines if split is None else drawn(self.lines, split)
         return lines[np.arange(self.max_num_seqs), columns]
 
     def _fixed_line(self, k: int) -> Sampled:
@@ -159,12 +178,12 @@ class _Case:
 
     def _best_fixed_k(self) -> int:
         """The best K for all batch sizes alike; the smallest of those tied with it."""
-        costs = {k: self._mean(line) for k, line in self.fixed.items()}
+        costs = {k: self.mean(line) for k, line in self.fixed.items()}
         best = min(costs, key=lambda k: float(costs[k].point))
         excess = {k: (mean - costs[best]).map(np.expm1).interval() for k, mean in costs.items()}
         return min(k for k, loss in excess.items() if loss.value <= TIE and loss.low <= 0)
 
-    def _mean(self, line: Sampled) -> Sampled:
+    def mean(self, line: Sampled) -> Sampled:
         """Weighted mean over the batch sizes that are known."""
         shares = self._shares_of(line.point)
         known = shares > 0
@@ -181,12 +200,12 @@ class _Case:
 
     def _gains(self, table_line: Sampled | None, fixed_line: Sampled) -> _Gains:
         tested = bool(np.isfinite(self.off.point).any())
-        fixed = self._mean(self.off - fixed_line) if tested else None
+        fixed = self.mean(self.off - fixed_line) if tested else None
         if table_line is None:
             return _Gains(None, fixed, None, None)
         over_off, over_fixed = self._confirmed(self.off if tested else None)
-        table = _lowered(self._mean(self.off - table_line), over_off) if tested else None
-        return _Gains(table, fixed, self._mean(fixed_line - table_line), over_fixed)
+        table = lowered(self.mean(self.off - table_line), over_off) if tested else None
+        return _Gains(table, fixed, self.mean(fixed_line - table_line), over_fixed)
 
     def _confirmed(self, off: Sampled | None) -> tuple[float, float]:
         """What a table saves over no speculation and over a fixed K (log ratios), chosen and judged on unlike noise.
@@ -200,12 +219,12 @@ class _Case:
             if table:
                 line = self._line(table, split)
                 over_fixed.append(self._on_other_noise(self._noisy_fixed(split) - line))
-                over_off.append(self._on_other_noise(_drawn(off, split) - line) if off else 0.0)
+                over_off.append(self._on_other_noise(drawn(off, split) - line) if off else 0.0)
         return float(np.mean(over_off)), float(np.mean(over_fixed))
 
     def _noisy_fixed(self, split: int) -> Sampled:
         """The fixed K that looks best with one draw of noise, with that draw alone."""
-        lines = [_drawn(line, split) for line in self.fixed.values()]
+        lines = [drawn(line, split) for line in self.fixed.values()]
         return min(lines, key=lambda line: np.nansum(line.draws[0] * self._shares_of(line.point)))
 
     def _on_other_noise(self, saved: Sampled) -> float:
@@ -218,7 +237,7 @@ class _Case:
         whole = [
             not untried.intersection(neighbours(self.surface.batch_sizes, b)) for b in range(1, self.max_num_seqs + 1)
         ]
-        return float(self._shares_of(_least(self.log_tpot.point)) @ whole)
+        return float(self._shares_of(least(self.log_tpot.point)) @ whole)
 
     def _judge(self, table: Table | None, gains: _Gains) -> Verdict:
         if self._compared_share() < ENOUGH_COMPARED:
@@ -262,30 +281,8 @@ class _Case:
 
     def _worst_loss(self, line: Sampled) -> float:
         """The largest share that the best of all would save over one choice at any batch size."""
-        best = _least(np.column_stack([self.lines.point, self.off.point]))
+        best = least(np.column_stack([self.lines.point, self.off.point]))
         return max(0.0, float(np.nanmax(-np.expm1(best - line.point))))
-
-
-def _or_else(claimed: Sampled, otherwise: Sampled) -> Sampled:
-    """What is claimed, and elsewhere what would follow if nothing happened in between: good enough for a mean."""
-    known = np.isfinite(claimed.point)
-    return Sampled(np.where(known, claimed.point, otherwise.point), np.where(known, claimed.draws, otherwise.draws))
-
-
-def _drawn(line: Sampled, split: int) -> Sampled:
-    return Sampled(line.point, line.draws[split : split + 1])
-
-
-def _lowered(gain: Sampled, confirmed: float) -> Sampled:
-    """A gain without what choosing the best of many added to it."""
-    optimism = max(0.0, float(gain.point) - confirmed)
-    return gain.map(lambda values: values - optimism)
-
-
-def _least(values: Array) -> Array:
-    """The least of each row, nan where there is none."""
-    found = np.min(np.where(np.isnan(values), np.inf, values), axis=1)
-    return np.where(np.isinf(found), np.nan, found)
 
 
 def _share(log_gain: Sampled | None) -> Comparison | None:

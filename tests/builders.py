@@ -71,6 +71,8 @@ def a_request(**changed: Any) -> SweepRequest:
         temperatures=(0.0,),
         seed=1,
         engine_flags=("--enforce-eager",),
+        load_format="auto",
+        synthetic_acceptance=(),
     )
     return replace(request, **changed)
 
@@ -154,6 +156,7 @@ def a_profile(**changed: Any) -> Profile:
             limit=Limit("the table over the fixed K", Source.BLOCKS),
         ),
         decision=decision,
+        conditions=(),
         warnings=(a_warning(),),
         created_at_s=3.0,
         dsd_tune_version="0.1.0",

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from dsd_tune.records.objective import Objective
+
+if TYPE_CHECKING:
+    from dsd_tune.fit import Fit, ImportFit
+    from dsd_tune.model.aim import Aim
+    from dsd_tune.model.outlook import Outlook
+    from dsd_tune.records.profile import ConditionResult, Decision
 
 
 def fit(
@@ -34,6 +41,7 @@ def fit(
     or with --strict any warning (docs/quality.md lists them).
     """
     import time
+    from dataclasses import replace
     from importlib.metadata import version
 
     from dsd_tune.cli.aim import stated_aim
@@ -59,7 +67,10 @@ def fit(
     aim = stated_aim(objective, goodput, concurrency, peak, limit)
     graphs = outlook(fitted.manifest) if isinstance(fitted, Fit) else None
     decision = decide(fitted.surface, fitted.max_num_seqs, aim, graphs)
-    profile = fitted.profile(decision, time.time(), version("dsd-tune"), warnings)
+    profile = replace(
+        fitted.profile(decision, time.time(), version("dsd-tune"), warnings),
+        conditions=tuple(_by_condition(fitted, decision, aim, graphs)),
+    )
     path = run / "profile.json"
     formats.write(formats.PROFILE, path, profile)
     if json_:
@@ -69,3 +80,16 @@ def fit(
         typer.echo(f"Profile: {path}", err=True)
     doubted = strict and warnings
     raise typer.Exit((Verdict.UNCLEAR if doubted else decision.verdict).exit_code)
+
+
+def _by_condition(
+    fitted: Fit | ImportFit, joint: Decision, aim: Aim, graphs: Outlook | None
+) -> Iterator[ConditionResult]:
+    """What each of several conditions says by itself, and what it loses under the decision made for all."""
+    from dsd_tune.fit import Fit
+    from dsd_tune.solve import decide, regret
+
+    parts = fitted.parts if isinstance(fitted, Fit) else ()
+    for part in parts if len(parts) > 1 else ():
+        own = decide(part.surface, fitted.max_num_seqs, aim, graphs)
+        yield part.result(own, regret(part.surface, fitted.max_num_seqs, aim, joint, own))

@@ -21,7 +21,7 @@ LUCK_HIDES = 0.5
 def judge(
     manifest: Manifest, target_regret: float
 ) -> Callable[[Sequence[Block | Failure]], Mapping[Condition, Undecided]]:
-    """A judge for a sweep's samples; a condition that cannot be fitted yet has nothing open."""
+    """A judge for a sweep's samples; a condition that cannot be fitted yet has nothing open, nor have costs alone."""
     from dsd_tune.errors import UsageError
     from dsd_tune.fit import Fit
     from dsd_tune.model.undecided import undecided
@@ -33,6 +33,8 @@ def judge(
             here = [s for s in samples if s.condition == condition and s.phase is Phase.MAIN]
             try:
                 fit = Fit(manifest, here)
+                if fit.surface.cost_only:
+                    continue
                 open_ = undecided(fit.surface, fit.max_num_seqs, fit.capture_limit, target_regret)
                 found[condition] = replace(open_, starts=_starts(fit, open_.gain))
             except UsageError:

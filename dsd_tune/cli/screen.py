@@ -7,6 +7,7 @@ import os
 from rich.console import Console
 
 from dsd_tune.records.profile import Profile
+from dsd_tune.report.conditions import by_condition
 from dsd_tune.report.grid import least_width, render
 
 
@@ -16,3 +17,5 @@ def show_on_screen(profile: Profile) -> None:
     console = Console(color_system=None if os.environ.get("NO_COLOR") else "auto")
     console.width = max(console.width, least_width(profile, console))
     console.print(render(profile))
+    if profile.conditions:
+        console.print(by_condition(profile))

@@ -26,6 +26,15 @@ _ENOUGH_DRAFTS = 20
 _ENOUGH_PROMPTS = 10
 
 
+def stated_tokens_per_step(rates: Sequence[float], ks: tuple[int, ...]) -> Sampled:
+    """Acceptance length at each K of `ks`, shape (len(ks),), from shares of steps that accept each position.
+
+    It is exact, having been stated. Without any rates it is 1, as if no draft were accepted.
+    """
+    lengths = np.array([1 + sum(rates[:k]) for k in ks])
+    return Sampled(lengths, np.broadcast_to(lengths, (DRAWS, len(ks))))
+
+
 def positions(blocks: Iterable[Block], k_max: int, rng: np.random.Generator) -> Sampled:
     """Acceptance rate at positions 1 to `k_max`, shape (k_max,), pooled over every K that drafted the position.
 

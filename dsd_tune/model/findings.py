@@ -124,19 +124,22 @@ class Findings:
         """Of one arm and K at every batch size."""
         steps, tpots = log_step.map(np.exp).intervals(), log_tpot.map(np.exp).intervals()
         gains = (self._surface.no_spec - log_tpot).map(lambda g: -np.expm1(-g)).intervals()
-        for batch_size, step_s, tpot_s, gain in zip(self._surface.batch_sizes, steps, tpots, gains, strict=True):
+        break_evens = (log_step - self._surface.no_spec).map(np.exp).intervals()
+        rows = zip(self._surface.batch_sizes, steps, tpots, gains, break_evens, strict=True)
+        for batch_size, step_s, tpot_s, gain, break_even in rows:
             cell = Cell(arm, batch_size, k)
             if cell in support and tpot_s:
-                known_step_s, rests_on = step_s if k in self._split_ks else None, support[cell]
+                split, rests_on = k in self._split_ks, support[cell]
                 yield CellEstimate(
-                    cell,
-                    known_step_s,
-                    tpot_s,
-                    gain,
-                    rests_on.starts,
-                    rests_on.blocks,
-                    rests_on.kept_share,
-                    rests_on.cv,
+                    cell=cell,
+                    step_s=step_s if split else None,
+                    tpot_s=tpot_s,
+                    gain=gain,
+                    starts=rests_on.starts,
+                    blocks=rests_on.blocks,
+                    kept_share=rests_on.kept_share,
+                    cv=rests_on.cv,
+                    break_even=break_even if split and arm is not Arm.NO_SPEC else None,
                 )
 
     def _crossover(self, k: int, gain: Sampled) -> Crossover:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,7 +20,8 @@ class Surface:
     nobody tried, though others at their batch size and K were, are `untried` (as batch size and K): the best of
     what is left need not be the best. `filled` cells were not measured either, but could not win where they are: they
     were read off between batch sizes where they were measured. `table_assumed` says that no engine with a table was
-    measured, and `dsd` holds engines with a fixed K in its place.
+    measured, and `dsd` holds engines with a fixed K in its place. `cost_only` says that acceptance is not known, and
+    `log_tokens` is 0 throughout, as if no draft were accepted.
     """
 
     batch_sizes: tuple[int, ...]
@@ -31,6 +33,7 @@ class Surface:
     untried: frozenset[tuple[int, int]] = frozenset()
     filled: frozenset[Cell] = frozenset()
     table_assumed: bool = False
+    cost_only: bool = False
 
     def table_tpot(self) -> Sampled:
         """Log TPOT in the table's engine, shape (B, K)."""
@@ -42,6 +45,33 @@ class Surface:
         if k in self.static:
             return self.no_spec + self.static[k] - self.log_tokens[column][None]
         return self.dsd[:, column] - self.log_tokens[column][None]
+
+
+def mean_surface(surfaces: Sequence[Surface]) -> Surface:
+    """What holds on average under several conditions that count alike, where all of them were measured.
+
+    All have the same Ks and the same draws of what they share.
+    """
+    if len(surfaces) == 1:
+        return surfaces[0]
+    shared = sorted(set.intersection(*(set(surface.batch_sizes) for surface in surfaces)))
+    rows = [[surface.batch_sizes.index(b) for b in shared] for surface in surfaces]
+    fixed_ks = sorted(set.intersection(*(set(surface.static) for surface in surfaces)))
+    return Surface(
+        batch_sizes=tuple(shared),
+        ks=surfaces[0].ks,
+        no_spec=_mean([surface.no_spec[kept] for surface, kept in zip(surfaces, rows, strict=True)]),
+        dsd=_mean([surface.dsd[kept] for surface, kept in zip(surfaces, rows, strict=True)]),
+        log_tokens=_mean([surface.log_tokens for surface in surfaces]),
+        static={k: _mean([s.static[k][kept] for s, kept in zip(surfaces, rows, strict=True)]) for k in fixed_ks},
+        untried=frozenset.union(*(surface.untried for surface in surfaces)),
+        filled=frozenset.union(*(surface.filled for surface in surfaces)),
+        cost_only=any(surface.cost_only for surface in surfaces),
+    )
+
+
+def _mean(values: Sequence[Sampled]) -> Sampled:
+    return Sampled(np.mean([v.point for v in values], axis=0), np.mean([v.draws for v in values], axis=0))
 
 
 def spread(log_values: Sampled, batch_sizes: tuple[int, ...], max_num_seqs: int) -> Sampled:

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from enum import StrEnum
 
+from dsd_tune.records.condition import Condition
 from dsd_tune.records.environment import Environment
 from dsd_tune.records.measurement import Cell
 from dsd_tune.records.published import Fact
@@ -62,7 +63,8 @@ class CellEstimate:
 
     `step_s` is None where acceptance is not known and TPOT cannot be taken apart, `gain` where `no_spec` was not
     measured. The blocks of an import are its rows. `cv` is the relative standard deviation of a block within the cell,
-    luck of starts and drift taken out; None where no block repeats another.
+    luck of starts and drift taken out; None where no block repeats another. `break_even` is the acceptance length at
+    which the cell takes as long a token as `no_spec`: a drafter that gives more pays.
     """
 
     cell: Cell
@@ -73,6 +75,7 @@ class CellEstimate:
     blocks: int
     kept_share: float
     cv: float | None = None
+    break_even: Interval | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,10 +157,11 @@ class Stretch:
 class Decision:
     """The verdict and all it was weighed against. Gains are over `no_spec`, averaged with the stated weights.
 
-    `table` is None where one batch size was measured, gains where no engine without speculation was.
-    `table_gain` is lowered by what choosing the best of many cells added to it; `confirmed_over_fixed` is
-    `table_over_fixed` without that. `max_num_seqs` is where the measurements end, and so the advice. `capture_sizes`
-    are the `cudagraph_capture_sizes` that the table needs to run the graphs that were measured; mostly it needs none.
+    `table` is None where one batch size was measured, gains where no engine without speculation was, and both where
+    acceptance is not known, with a `fixed_k` of 0. `table_gain` is lowered by what choosing the best of many cells
+    added to it; `confirmed_over_fixed` is `table_over_fixed` without that. `max_num_seqs` is where the measurements
+    end, and so the advice. `capture_sizes` are the `cudagraph_capture_sizes` that the table needs to run the graphs
+    that were measured; mostly it needs none.
     """
 
     verdict: Verdict
@@ -231,11 +235,28 @@ class Variance:
 
 
 @dataclass(frozen=True, slots=True)
+class ConditionResult:
+    """One of several conditions; `regret` is the share of TPOT its own decision saves there over the profile's."""
+
+    condition: Condition
+    cells: tuple[CellEstimate, ...]
+    acceptance_lengths: tuple[AcceptanceLength, ...]
+    decision: Decision
+    regret: Comparison | None
+
+    @property
+    def is_served(self) -> bool:
+        """Whether the profile's decision is as good here as could be told, or within 1 % of that."""
+        return self.regret is None or self.regret.low <= 0 or self.regret.value < 0.01
+
+
+@dataclass(frozen=True, slots=True)
 class Profile:
     """A fitted run: everything a reader, an emitter or a server needs, and nothing they must recompute.
 
     An import has neither `environment` nor `request`, since nobody knows them; it has the `facts` that its files state.
     `roofline_tokens` is where the GPU's datasheet puts the critical size for 16-bit weights, None if it is not known.
+    A run under several conditions has a part for each in `conditions`; all else is their mean, each counting alike.
     """
 
     environment: Environment | None
@@ -251,6 +272,7 @@ class Profile:
     held_out: HeldOut | None
     variance: Variance
     decision: Decision
+    conditions: tuple[ConditionResult, ...]
     warnings: tuple[QualityWarning, ...]
     created_at_s: float
     dsd_tune_version: str
@@ -258,6 +280,18 @@ class Profile:
     def __post_init__(self) -> None:
         if (self.environment is None) != (self.request is None):
             raise ValueError("a sweep has an environment and a request, an import has neither")
+        if len(self.conditions) == 1:
+            raise ValueError("a single condition is the profile itself")
+
+    @property
+    def cost_only(self) -> bool:
+        """Whether acceptance was not measured, but stated or left open."""
+        return self.environment is not None and self.environment.cost_only
+
+    @property
+    def acceptance_known(self) -> bool:
+        """Whether TPOT, and so a gain, means anything: acceptance was measured or stated."""
+        return self.decision.fixed_k > 0
 
     def fact(self, key: str) -> str | None:
         """What the imported files say about `key`, None if nothing."""

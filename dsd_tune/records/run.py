@@ -31,8 +31,8 @@ class SweepRequest:
     temperatures: tuple[float, ...]
     seed: int
     engine_flags: tuple[str, ...]
-    load_format: str
-    synthetic_acceptance: tuple[float, ...]
+    load_format: str = "auto"
+    synthetic_acceptance: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.batch_sizes or any(b < 1 for b in self.batch_sizes):

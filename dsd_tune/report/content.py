@@ -12,6 +12,7 @@ from dsd_tune.errors import UsageError
 from dsd_tune.records.environment import Environment, GraphUse
 from dsd_tune.records.measurement import Arm, Block, Cell, Failure
 from dsd_tune.records.profile import CellEstimate, Interval, Profile
+from dsd_tune.report.conditions import rows
 from dsd_tune.report.document import Code, Document, Grid, Pairs, Part, Points, Section
 from dsd_tune.report.grid import columns_of, findings, grounds, heading, headline
 from dsd_tune.report.pictures import pictures, undrawn
@@ -37,8 +38,11 @@ def _answers(profile: Profile, samples: Sequence[Block | Failure], said: Sequenc
     yield Section("Why", (Pairs(tuple(ground for ground in grounds(profile) if ground[0] != "Why")),))
     missing = tuple(undrawn(profile, samples))
     yield Section("Pictures", (*pictures(profile, samples), *([Points(missing)] if missing else [])))
-    yield Section("TPOT in ms, and gain over no speculation in percent", (_grid(profile),))
+    second = "gain over no speculation in percent" if profile.acceptance_known else "acceptance length that would pay"
+    yield Section(f"{'TPOT' if profile.acceptance_known else 'Step time'} in ms, and {second}", (_grid(profile),))
     yield Section("What was learnt", (Pairs(tuple(findings(profile))),))
+    if profile.conditions:
+        yield Section("Each condition by itself", (Pairs(tuple(rows(profile))),))
 
 
 def _origins(profile: Profile) -> Iterator[Section]:
@@ -81,13 +85,13 @@ def _to_paste(profile: Profile, said: Sequence[str]) -> Iterator[Part]:
 def _grid(profile: Profile) -> Grid:
     """The grid of the terminal, with intervals: B, then a column for each arm and K."""
     cells = {estimate.cell: estimate for estimate in profile.cells}
-    columns = columns_of(cells)
-    rows = []
+    columns, entry = columns_of(cells), _entry if profile.acceptance_known else _cost
+    lines = []
     for size in sorted({cell.batch_size for cell in cells}):
         row = [cells.get(Cell(arm, size, k)) for arm, k in columns]
         best = min(estimate.tpot_s.value for estimate in row if estimate)
-        rows.append((str(size), *(_entry(estimate, best) for estimate in row)))
-    return Grid(("B", *(heading(arm, k) for arm, k in columns)), tuple(rows))
+        lines.append((str(size), *(entry(estimate, best) for estimate in row)))
+    return Grid(("B", *(heading(arm, k) for arm, k in columns)), tuple(lines))
 
 
 def _entry(estimate: CellEstimate | None, best: float) -> str:
@@ -98,6 +102,14 @@ def _entry(estimate: CellEstimate | None, best: float) -> str:
     if estimate.cell.arm is Arm.NO_SPEC or gain is None:
         return f"{star}{estimate.tpot_s.value * 1e3:.1f}"
     return f"{star}{estimate.tpot_s.value * 1e3:.1f} ({gain.value * 100:+.0f} ±{(gain.high - gain.low) * 50:.0f})"
+
+
+def _cost(estimate: CellEstimate | None, best: float) -> str:
+    """Where acceptance is not known: step time, and from which acceptance length the cell pays."""
+    if estimate is None or estimate.break_even is None:
+        return _entry(estimate, best)
+    tokens = estimate.break_even
+    return f"{estimate.tpot_s.value * 1e3:.1f} ({tokens.value:.2f} ±{(tokens.high - tokens.low) / 2:.2f})"
 
 
 def _fingerprint(profile: Profile) -> Iterator[tuple[str, str]]:

@@ -19,6 +19,7 @@ from dsd_tune.records.profile import (
     Comparison,
     CriticalSize,
     Crossover,
+    Decision,
     HeldOut,
     Interval,
     Profile,
@@ -34,9 +35,15 @@ TPOT in ms, * is the best of its batch size B; below it the gain over no
 speculation ±half its 95 % interval"""
 
 
+COST_TITLE = """\
+Step time in ms, * is the shortest of its batch size B; below it the acceptance
+length from which a K pays ±half its 95 % interval"""
+
+
 def render(profile: Profile) -> RenderableType:
     """Everything `fit` prints: grid, what was learnt, verdict and warnings."""
-    return Group(Text(TITLE), tpot_grid(profile), Text(), facts(findings(profile)), Text(), verdict(profile))
+    title = Text(TITLE if profile.acceptance_known else COST_TITLE)
+    return Group(title, tpot_grid(profile), Text(), facts(findings(profile)), Text(), verdict(profile))
 
 
 def least_width(profile: Profile, console: Console) -> int:
@@ -61,7 +68,8 @@ def tpot_grid(profile: Profile) -> Grid:
     columns = columns_of([*cells, Cell(Arm.NO_SPEC, 1, 0)])
     between = "" if fit_a_line(columns) else "\n"
     tpot_s = {cell: estimate.tpot_s.value for cell, estimate in cells.items()}
-    return cell_grid(columns, tpot_s, lambda cell: _gain(cells[cell], between))
+    second = _gain if profile.acceptance_known else _break_even
+    return cell_grid(columns, tpot_s, lambda cell: second(cells[cell], between))
 
 
 def columns_of(cells: Iterable[Cell]) -> list[tuple[Arm, int]]:
@@ -103,6 +111,11 @@ def _gain(estimate: CellEstimate, between: str) -> str:
     return f"\n{gain.value * 100:+.0f}{between}±{(gain.high - gain.low) / 2:.0%}"
 
 
+def _break_even(estimate: CellEstimate, between: str) -> str:
+    tokens = estimate.break_even
+    return f"\n{tokens.value:.2f}{between}±{(tokens.high - tokens.low) / 2:.2f}" if tokens else ""
+
+
 def _three_digits(ms: float) -> str:
     """Milliseconds of a fast machine or a slow one, in the same width."""
     return f"{ms:.{1 if ms < 99.95 else 0}f}"
@@ -110,9 +123,9 @@ def _three_digits(ms: float) -> str:
 
 def findings(profile: Profile) -> Iterator[tuple[str, str]]:
     """Label and text of each thing learnt besides the grid."""
-    if lengths := [f"K={a.k} {_plain(a.tokens)}" for a in profile.acceptance_lengths if a.k]:
-        yield "Acceptance length", ", ".join(lengths)
-    if rates := [f"{a.position}: {_percent(a.rate)}" for a in profile.acceptance]:
+    if lengths := [f"K={a.k} {plain(a.tokens)}" for a in profile.acceptance_lengths if a.k]:
+        yield "Acceptance stated" if profile.cost_only else "Acceptance length", ", ".join(lengths)
+    if rates := [f"{a.position}: {percent(a.rate)}" for a in profile.acceptance]:
         yield "Accepted by position", ", ".join(rates)
     if profile.k0_tax:
         yield "Tax of K=0", _tax(profile)
@@ -178,7 +191,7 @@ def _tax(profile: Profile) -> str:
 
 def _critical(critical: CriticalSize) -> str:
     size = critical.tokens
-    return critical.remark if size is None else f"{_plain(size, 0)} tokens in flight; {critical.remark}"
+    return critical.remark if size is None else f"{plain(size, 0)} tokens in flight; {critical.remark}"
 
 
 def _by_datasheet(profile: Profile) -> str:
@@ -209,6 +222,11 @@ def grounds(profile: Profile) -> Iterator[tuple[str, str]]:
     """Label and text of what the decision rests on, and of where it loses."""
     decision = profile.decision
     yield "Why", f"{decision.reason}."
+    yield from _choices(decision) if decision.fixed_k else ()
+
+
+def _choices(decision: Decision) -> Iterator[tuple[str, str]]:
+    """The table and the fixed K, with what they are weighed by."""
     if decision.table:
         yield "Table", f"{_lists(decision.table)}{_saves(decision.table_gain)}"
     if decision.table_over_fixed:
@@ -220,22 +238,22 @@ def grounds(profile: Profile) -> Iterator[tuple[str, str]]:
     for boundary in decision.boundaries:
         yield f"After B={boundary.after}", _boundary(boundary)
     for stretch in decision.losing:
-        yield f"B={stretch.first} to {stretch.last}", f"no speculation would be {_percent(stretch.loss)} faster there"
+        yield f"B={stretch.first} to {stretch.last}", f"no speculation would be {percent(stretch.loss)} faster there"
 
 
 def _saves(gain: Comparison | None) -> str:
-    return f" saves {_percent(gain)}{_detectable(gain)}" if gain else ""
+    return f" saves {percent(gain)}{_detectable(gain)}" if gain else ""
 
 
 def _over_fixed(saved: Comparison, confirmed: float | None) -> str:
     apart = "" if confirmed is None else f"; {confirmed:.1%} if judged on other noise than chosen by"
-    return f"the table saves {_percent(saved)} over the fixed K{_detectable(saved)}{apart}"
+    return f"the table saves {percent(saved)} over the fixed K{_detectable(saved)}{apart}"
 
 
 def _boundary(boundary: Boundary) -> str:
     tied = f"tied from B={boundary.low} to {boundary.high}" if boundary.low < boundary.high else "no ties"
     then = (
-        f"then saves {_percent(boundary.margin)}" if boundary.margin else f"K={boundary.left_k} was not measured there"
+        f"then saves {percent(boundary.margin)}" if boundary.margin else f"K={boundary.left_k} was not measured there"
     )
     left, right = boundary.left_measured, boundary.right_measured
     between = f"; not measured between {left} and {right}" if right - left > 1 else ""
@@ -248,13 +266,18 @@ def _lists(table: Table) -> str:
 
 def headline(profile: Profile) -> str:
     """The verdict with the table or K that it names."""
-    decision = profile.decision
+    return named(profile.decision)
+
+
+def named(decision: Decision) -> str:
+    """A verdict with the table or K that it names."""
     if decision.verdict is Verdict.TABLE and decision.table:
         return f"{decision.verdict}: {_lists(decision.table)}"
     return f"{decision.verdict}: {decision.fixed_k}" if decision.verdict is Verdict.FIXED else str(decision.verdict)
 
 
-def _percent(share: Interval) -> str:
+def percent(share: Interval) -> str:
+    """A share with its interval."""
     return f"{share.value:.1%} [{share.low:.1%}, {share.high:.1%}]"
 
 
@@ -263,5 +286,6 @@ def _detectable(found: Comparison) -> str:
     return f" ({found.detectable:.1%} detectable)"
 
 
-def _plain(interval: Interval, digits: int = 2) -> str:
+def plain(interval: Interval, digits: int = 2) -> str:
+    """A number with its interval."""
     return f"{interval.value:.{digits}f} [{interval.low:.{digits}f}, {interval.high:.{digits}f}]"

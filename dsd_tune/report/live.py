@@ -23,8 +23,20 @@ from dsd_tune.sweep import Budget
 
 
 @dataclass(slots=True)
+class Seen:
+    """What has been measured under one condition: step times of each cell, decode steps and tokens of each K."""
+
+    step_s: dict[Cell, list[float]] = field(default_factory=lambda: defaultdict(list))
+    steps: dict[int, int] = field(default_factory=lambda: defaultdict(int))
+    tokens: dict[int, int] = field(default_factory=lambda: defaultdict(int))
+
+
+@dataclass(slots=True)
 class Progress:
-    """What has been measured so far; the sweep's observer counts here and a view reads it."""
+    """What has been measured so far; the sweep's observer counts here and a view reads it.
+
+    Numbers are those of `condition`, which was measured last.
+    """
 
     turns: int = 0
     done: int = 0
@@ -33,9 +45,13 @@ class Progress:
     began_at: float | None = None
     budget: Budget = field(default_factory=Budget)
     regret: float | None = None
-    step_s: dict[Cell, list[float]] = field(default_factory=lambda: defaultdict(list))
-    steps: dict[int, int] = field(default_factory=lambda: defaultdict(int))
-    tokens: dict[int, int] = field(default_factory=lambda: defaultdict(int))
+    condition: Condition | None = None
+    seen: dict[Condition | None, Seen] = field(default_factory=lambda: defaultdict(Seen))
+
+    @property
+    def here(self) -> Seen:
+        """What was measured under the current condition."""
+        return self.seen[self.condition]
 
     def add(self, sample: Block | Failure) -> None:
         """Count one turn."""
@@ -44,10 +60,11 @@ class Progress:
         if isinstance(sample, Failure):
             self.failures += 1
             return
-        self.step_s[sample.cell].append(statistics.median(sample.step_s))
+        self.condition = sample.condition
+        self.here.step_s[sample.cell].append(statistics.median(sample.step_s))
         for prompt in sample.prompts:
-            self.steps[sample.cell.k] += prompt.steps
-            self.tokens[sample.cell.k] += prompt.tokens
+            self.here.steps[sample.cell.k] += prompt.steps
+            self.here.tokens[sample.cell.k] += prompt.tokens
 
     def left_s(self) -> float | None:
         """Seconds left at the pace of this process; None before the first block."""
@@ -57,12 +74,13 @@ class Progress:
 
     def acceptance_length(self, k: int) -> float | None:
         """Tokens per step at K so far; None before the first step at it."""
-        return self.tokens[k] / self.steps[k] if self.steps.get(k) else None
+        return self.here.tokens[k] / self.here.steps[k] if self.here.steps.get(k) else None
 
     def tpot_s(self, cell: Cell) -> float | None:
-        """Time per output token of a cell so far; None while it is unmeasured."""
-        length = self.acceptance_length(cell.k)
-        return statistics.median(self.step_s[cell]) / length if length and cell in self.step_s else None
+        """Time per output token of a cell so far, its step time where no text is counted; None while unmeasured."""
+        length = self.acceptance_length(cell.k) if self.here.steps else 1.0
+        step_s = self.here.step_s
+        return statistics.median(step_s[cell]) / length if length and cell in step_s else None
 
     def headline(self) -> str:
         """Blocks done and time left until the plan is asked again, what the table may lose, and the budget used."""
@@ -151,22 +169,24 @@ class _LiveTable:
 
     def refresh(self, note: str) -> None:
         progress = self.progress
-        title = Text("TPOT in ms (step time); * is the row's best so far")
+        under = f" under {progress.condition}" if len(progress.seen.keys() - {None}) > 1 else ""
+        title = Text(f"TPOT in ms (step time){under}; * is the row's best so far")
         rest = (_lengths(progress), Text(progress.headline()), Text(note))
         self.live.update(Group(title, _grid(progress), *rest), refresh=True)
 
 
 def _grid(progress: Progress) -> RenderableType:
     """Step time and TPOT in ms of every cell so far, the best K of each batch size marked."""
-    columns = columns_of(progress.step_s)
-    tpot_s = {cell: tpot for cell in progress.step_s if (tpot := progress.tpot_s(cell))}
+    step_s = progress.here.step_s
+    columns = columns_of(step_s)
+    tpot_s = {cell: tpot for cell in step_s if (tpot := progress.tpot_s(cell))}
 
     between = " " if fit_a_line(columns) else "\n"
-    return cell_grid(columns, tpot_s, lambda c: f"{between}({statistics.median(progress.step_s[c]) * 1e3:.0f})")
+    return cell_grid(columns, tpot_s, lambda c: f"{between}({statistics.median(step_s[c]) * 1e3:.0f})")
 
 
 def _lengths(progress: Progress) -> RenderableType:
-    lengths = [(k, progress.acceptance_length(k)) for k in sorted(progress.steps) if k]
+    lengths = [(k, progress.acceptance_length(k)) for k in sorted(progress.here.steps) if k]
     return Text("Acceptance length: " + ", ".join(f"K={k} {al:.2f}" for k, al in lengths if al))
 
 

@@ -14,14 +14,24 @@ from dsd_tune.records.profile import Profile
 from dsd_tune.records.published import Published
 from dsd_tune.records.run import Manifest, SweepRequest
 from dsd_tune.storage import codec, files
-from dsd_tune.storage.upgrades import manifest_2, profile_2, profile_3, profile_4, profile_5, sample_2
+from dsd_tune.storage.upgrades import (
+    manifest_2,
+    manifest_3,
+    profile_2,
+    profile_3,
+    profile_4,
+    profile_5,
+    profile_6,
+    sample_2,
+)
 
 T = TypeVar("T")
 
 # manifest.json
 # 1 (0.1.0): first.
 # 2 (0.1.0): several contexts and temperatures.
-MANIFEST_VERSION = 2
+# 3 (0.1.0): versions and power limit of the environment, and what is stated instead of measured.
+MANIFEST_VERSION = 3
 
 # samples.jsonl
 # 1 (0.1.0): first.
@@ -36,7 +46,8 @@ SAMPLES_VERSION = 2
 # 4 (0.1.0): several contexts and temperatures.
 # 5 (0.1.0): warnings have codes, cells and hints; comparisons say what they could have told, cells how their blocks
 #            scatter, and the variance whether the machine drifted and what limits the verdict.
-PROFILE_VERSION = 5
+# 6 (0.1.0): the environment as in manifest 3; a part for each condition; cost without acceptance.
+PROFILE_VERSION = 6
 
 # published.json
 # 1 (0.1.0): first.
@@ -46,10 +57,12 @@ Upgrade = Callable[[object], object]
 
 UPGRADES: dict[tuple[str, int], Upgrade] = {
     ("manifest", 1): manifest_2,
+    ("manifest", 2): manifest_3,
     ("profile", 1): profile_2,
     ("profile", 2): profile_3,
     ("profile", 3): profile_4,
     ("profile", 4): profile_5,
+    ("profile", 5): profile_6,
 }
 """By kind and version N-1: turns a body into version N."""
 

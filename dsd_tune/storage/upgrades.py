@@ -62,6 +62,26 @@ def _coded(said: str) -> dict[str, object]:
     return {"code": "uncoded", "cells": [], "said": said, "hint": "Fit the run again: dsd-tune fit RUN."}
 
 
+def manifest_3(body: Any) -> Any:  # noqa: ANN401 (JSON, checked when it is decoded)
+    """From version 2: nobody asked for the versions below vLLM, and nothing was stated instead of measured."""
+    return _nothing_stated(body) if isinstance(body, dict) else body
+
+
+def profile_6(body: Any) -> Any:  # noqa: ANN401 (JSON, checked when it is decoded)
+    """From version 5: as manifest 3; and parts for each condition, and what acceptance would pay, were not told."""
+    if not isinstance(body, dict) or not isinstance(body.get("cells"), list):
+        return body
+    told = body | {"conditions": [], "cells": [cell | {"break_even": None} for cell in body["cells"]]}
+    return _nothing_stated(told) if body.get("request") else told
+
+
+def _nothing_stated(body: dict[str, Any]) -> dict[str, Any]:
+    stated: dict[str, Any] = {"load_format": "auto", "synthetic_acceptance": []}
+    unknown: dict[str, Any] = {"torch_version": "", "cuda_version": "", "preloaded": [], "power_limit_w": None}
+    request, environment = body.get("request") or {}, body.get("environment") or {}
+    return body | {"request": request | stated, "environment": environment | stated | unknown}
+
+
 def _several_conditions(body: dict[str, Any]) -> dict[str, Any]:
     request, environment = dict(body.get("request", {})), dict(body.get("environment", {}))
     environment.pop("temperature", None)

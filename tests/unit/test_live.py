@@ -1,3 +1,4 @@
+from dataclasses import replace
 from io import StringIO
 
 import pytest
@@ -59,13 +60,31 @@ def test_tpot_so_far_joins_medians_and_pooled_acceptance() -> None:
     assert progress.tpot_s(Cell(Arm.DSD, 1, 1)) == pytest.approx(0.02 / 1.5)
 
 
+def test_conditions_are_not_mixed() -> None:
+    """Numbers are those of the condition measured last; those of another come back with it."""
+    progress, cell = Progress(), Cell(Arm.DSD, 1, 1)
+    far = Condition(4096, 0.0)
+    progress.add(_block(cell, 0.02, accepted=10))
+    progress.add(replace(_block(cell, 0.05, accepted=0), condition=far))
+    assert (progress.tpot_s(cell), progress.acceptance_length(1)) == (0.05, 1.0)
+    progress.add(_block(cell, 0.04, accepted=10))
+    assert progress.tpot_s(cell) == pytest.approx(0.03 / 2)
+
+
+def test_without_counts_step_time_is_shown() -> None:
+    """Where only cost is measured a cell shows its step time, and no acceptance length."""
+    progress, cell = Progress(), Cell(Arm.DSD, 1, 1)
+    progress.add(replace(_block(cell, 0.02), prompts=()))
+    assert (progress.tpot_s(cell), progress.acceptance_length(1)) == (0.02, None)
+
+
 def test_what_was_not_measured_has_no_numbers() -> None:
     """Before its first block a cell has neither TPOT nor acceptance length, and asking for them adds none."""
     progress = Progress()
     assert progress.tpot_s(Cell(Arm.DSD, 1, 1)) is None
     assert progress.acceptance_length(1) is None
     assert progress.left_s() is None
-    assert progress.step_s == {}
+    assert progress.here.step_s == {}
 
 
 def test_time_left_follows_the_pace_of_this_process(clock: list[float]) -> None:

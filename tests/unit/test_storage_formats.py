@@ -82,6 +82,14 @@ def test_profiles_without_codes_still_load() -> None:
     assert profile.k0_tax[0].share.detectable == pytest.approx(0.05 * 2.8 / 1.96)
 
 
+def test_files_in_which_nothing_was_stated_still_load() -> None:
+    """A run and a profile written before acceptance could be stated were measured, under one condition."""
+    assert formats.read(MANIFEST, GOLDEN / "manifest-2.json") == a_manifest()
+    profile = formats.read(PROFILE, GOLDEN / "profile-5.json")
+    assert profile == a_profile()
+    assert (profile.conditions, profile.cost_only) == ((), False)
+
+
 def _of_version_4(profile: Profile) -> Profile:
     """A profile without what that version could not say."""
     decision = profile.decision
