@@ -6,13 +6,14 @@ import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast
 
 from dsd_tune.errors import UsageError
 from dsd_tune.records.measurement import Block, Failure
 from dsd_tune.records.profile import Profile
 from dsd_tune.records.published import Published
 from dsd_tune.records.run import Manifest, SweepRequest
+from dsd_tune.records.worker import Worker
 from dsd_tune.storage import codec, files
 from dsd_tune.storage.upgrades import (
     manifest_2,
@@ -53,6 +54,10 @@ PROFILE_VERSION = 6
 # 1 (0.1.0): first.
 PUBLISHED_VERSION = 1
 
+# worker.json
+# 1 (0.1.0): first.
+WORKER_VERSION = 1
+
 Upgrade = Callable[[object], object]
 
 UPGRADES: dict[tuple[str, int], Upgrade] = {
@@ -82,6 +87,7 @@ class Kind(Generic[T]):
 MANIFEST = Kind("manifest", MANIFEST_VERSION, Manifest)
 PROFILE = Kind("profile", PROFILE_VERSION, Profile)
 PUBLISHED = Kind("published", PUBLISHED_VERSION, Published)
+WORKER = Kind("worker", WORKER_VERSION, Worker)
 
 _SAMPLES = "samples"
 _SAMPLE_RECORDS: dict[str, type[Block | Failure]] = {"block": Block, "failure": Failure}
@@ -98,8 +104,7 @@ def write(kind: Kind[T], path: Path, record: T) -> None:
 
 def text(kind: Kind[T], record: T) -> str:
     """What a file that holds `record` says, without the last newline."""
-    document = {**_header(kind.word, kind.version), kind.word: codec.encode(record)}
-    return json.dumps(document, indent=1, allow_nan=False)
+    return json.dumps(document(kind, record), indent=1, allow_nan=False)
 
 
 def read(kind: Kind[T], path: Path) -> T:
@@ -108,10 +113,23 @@ def read(kind: Kind[T], path: Path) -> T:
     Raises:
         UsageError: missing, not JSON, another kind, a newer version, or fields that make no such record.
     """
-    document = files.read_json(path)
-    version = _version(document, kind.word, kind.version, path)
+    return parse(kind, files.read_json(path), str(path))
+
+
+def document(kind: Kind[T], record: T) -> dict[str, Any]:
+    """What a file of `kind` holds: the JSON value of `record` with its header."""
+    return {**_header(kind.word, kind.version), kind.word: codec.encode(record)}
+
+
+def parse(kind: Kind[T], document: object, where: str) -> T:
+    """The record in a document of this or an older version, which was found at `where`.
+
+    Raises:
+        UsageError: another kind, a newer version, or fields that make no such record.
+    """
+    version = _version(document, kind.word, kind.version, where)
     body = cast(dict[str, object], document).get(kind.word)
-    return _decoded(kind.record, _upgraded(kind.word, version, kind.version, body), kind.word, str(path))
+    return _decoded(kind.record, _upgraded(kind.word, version, kind.version, body), kind.word, where)
 
 
 def write_samples(path: Path, samples: Iterable[Block | Failure]) -> None:
@@ -142,15 +160,35 @@ def read_samples(path: Path, request: SweepRequest, *, with_prompts: bool = True
         UsageError: missing, another kind, a newer version, or a finished line that holds no sample.
     """
     lines = files.read_json_lines(path)
-    version = _version(lines[0] if lines else None, _SAMPLES, SAMPLES_VERSION, path)
+    version = _version(lines[0] if lines else None, _SAMPLES, SAMPLES_VERSION, str(path))
     return version, [
         _sample(_sample_upgraded(line, version, request), f"{path}, line {number},", with_prompts=with_prompts)
         for number, line in enumerate(lines[1:], start=2)
     ]
 
 
+def sample_document(sample: Block | Failure) -> dict[str, Any]:
+    """One sample by itself, outside a file: its line with the header in the same object."""
+    return {**_header(_SAMPLES, SAMPLES_VERSION), **_sample_body(sample)}
+
+
+def parse_sample(document: object, request: SweepRequest, where: str) -> Block | Failure:
+    """The sample in a document of this or an older version, which was found at `where`.
+
+    Raises:
+        UsageError: another kind, a newer version, or no sample.
+    """
+    version = _version(document, _SAMPLES, SAMPLES_VERSION, where)
+    line = {key: value for key, value in cast(dict[str, object], document).items() if key not in ("format", "version")}
+    return _sample(_sample_upgraded(line, version, request), where, with_prompts=True)
+
+
 def _sample_line(sample: Block | Failure) -> str:
-    return _compact({"block" if isinstance(sample, Block) else "failure": codec.encode(sample)})
+    return _compact(_sample_body(sample))
+
+
+def _sample_body(sample: Block | Failure) -> dict[str, object]:
+    return {"block" if isinstance(sample, Block) else "failure": codec.encode(sample)}
 
 
 def _sample(line: object, where: str, *, with_prompts: bool) -> Block | Failure:
@@ -166,16 +204,16 @@ def _header(word: str, version: int) -> dict[str, object]:
     return {"format": f"dsd-tune {word}", "version": version}
 
 
-def _version(document: object, word: str, newest: int, path: Path) -> int:
+def _version(document: object, word: str, newest: int, where: str) -> int:
     """The version of a document or header, once it is known to be of the right kind and no newer than we are."""
     found = document if isinstance(document, dict) else {}
     if found.get("format") != f"dsd-tune {word}":
-        raise UsageError(f"{path} is no dsd-tune {word}.", f"Name a file that dsd-tune wrote as its {word}.")
+        raise UsageError(f"{where} is no dsd-tune {word}.", f"Name a file that dsd-tune wrote as its {word}.")
     version = found.get("version")
     if type(version) is not int or version < 1:
-        raise _damaged(str(path), f"version {version!r} never existed")
+        raise _damaged(where, f"version {version!r} never existed")
     if version > newest:
-        raise UsageError(f"{path} was written by a newer dsd-tune (version {version}).", "Upgrade dsd-tune.")
+        raise UsageError(f"{where} was written by a newer dsd-tune (version {version}).", "Upgrade dsd-tune.")
     return version
 
 

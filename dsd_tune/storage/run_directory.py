@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from dsd_tune.errors import DsdTuneError, ProfileMismatch, UsageError
-from dsd_tune.records.environment import Difference
+from dsd_tune.errors import DsdTuneError, UsageError
 from dsd_tune.records.measurement import Block, Failure
 from dsd_tune.records.run import Manifest, SweepRequest
 from dsd_tune.storage import files, formats
+from dsd_tune.storage.identity import require_same_request, require_same_run
 
 _STEP_DECIMALS = 7
 """A tenth of a microsecond: far below what a clock around a step can tell, and half the file's size."""
 
 _LOGS = "logs"
+_STUDY = "study.db"
 
 
 def log_directory(run: Path) -> Path:
     """Where the engines of a run leave their logs; it may exist before the run does."""
     return run / _LOGS
+
+
+def study_file(run: Path) -> Path:
+    """Where a run keeps its study, unless it shares one; it may exist before the run does."""
+    return run / _STUDY
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +48,12 @@ class RunDirectory:
         _make(path)
         with files.locked(path):
             if _manifest(path).exists():
-                _refuse_other_request(RunDirectory.open(path), request)
+                require_same_request(RunDirectory.open(path).manifest, request, str(path))
+
+    @staticmethod
+    def is_one(path: Path) -> bool:
+        """Whether a run was begun in `path`."""
+        return _manifest(path).is_file()
 
     @classmethod
     def create(cls, path: Path, manifest: Manifest) -> RunDirectory:
@@ -56,7 +67,7 @@ class RunDirectory:
         with files.locked(path):
             if _manifest(path).exists():
                 run = cls.open(path)
-                _refuse_other(run, manifest)
+                require_same_run(run.manifest, manifest, str(path))
             else:
                 formats.write(formats.MANIFEST, _manifest(path), manifest)
                 run = cls(path, manifest)
@@ -70,7 +81,7 @@ class RunDirectory:
         Raises:
             UsageError: there is none, or its manifest cannot be read.
         """
-        if not _manifest(path).is_file():
+        if not cls.is_one(path):
             raise UsageError(f"{path} is no run directory.", "Name a directory that a sweep or an import wrote.")
         return cls(path, formats.read(formats.MANIFEST, _manifest(path)))
 
@@ -100,8 +111,8 @@ class RunDirectory:
         """
         return formats.read_samples(self._samples_path, self.manifest.request, with_prompts=False)[1]
 
-    def append(self, sample: Block | Failure) -> None:
-        """Add a sample and wait until it is on the disk. Step times are rounded to 0.1 microseconds.
+    def append(self, sample: Block | Failure) -> Block | Failure:
+        """Add a sample and wait until it is on the disk; gives back what is there: step times to 0.1 microseconds.
 
         Raises:
             DsdTuneError: the disk refused; what was measured before is kept.
@@ -109,6 +120,15 @@ class RunDirectory:
         if isinstance(sample, Block):
             sample = replace(sample, step_s=tuple(round(s, _STEP_DECIMALS) for s in sample.step_s))
         formats.append_sample(self._samples_path, sample)
+        return sample
+
+    def rewrite(self, samples: Iterable[Block | Failure]) -> None:
+        """Replace all samples: those of this worker by those of all workers, say.
+
+        Raises:
+            DsdTuneError: the disk refused; the old file is untouched.
+        """
+        formats.write_samples(self._samples_path, samples)
 
     @property
     def _samples_path(self) -> Path:
@@ -124,43 +144,16 @@ class RunDirectory:
             formats.write_samples(self._samples_path, samples)
 
 
-def _refuse_other_request(run: RunDirectory, request: SweepRequest) -> None:
-    asked = _request_differences(run.manifest.request, request)
-    if asked:
-        raise UsageError(
-            f"{run.path} holds a run with another request ({_listed(asked)}).",
-            "Ask for the same to resume it, or name another directory.",
-        )
-
-
-def _refuse_other(run: RunDirectory, manifest: Manifest) -> None:
-    _refuse_other_request(run, manifest.request)
-    measured = run.manifest.environment.differences(manifest.environment)
-    if measured:
-        raise ProfileMismatch(
-            f"{run.path} holds a run from another environment ({_listed(measured)}).",
-            "Restore that environment to resume it, or name another directory.",
-        )
-
-
 def _make(path: Path) -> None:
     """An existing directory will do if it is a run, or holds nothing that could be lost among our files."""
     try:
         path.mkdir(parents=True, exist_ok=True)
-        visible = [entry for entry in path.iterdir() if not entry.name.startswith(".") and entry.name != _LOGS]
+        names = [entry.name for entry in path.iterdir()]
     except OSError as error:
         raise DsdTuneError(f"{path} cannot be used: {error.strerror}.", "Name a directory you may write to.") from error
-    if visible and not _manifest(path).exists():
+    # Beside its study a database leaves what it needs after a crash.
+    if any(not name.startswith((".", _STUDY)) and name != _LOGS for name in names) and not _manifest(path).exists():
         raise UsageError(f"{path} is not empty and holds no run.", "Name a new or empty directory.")
-
-
-def _request_differences(left: SweepRequest, right: SweepRequest) -> list[Difference]:
-    pairs = [(f.name, getattr(left, f.name), getattr(right, f.name)) for f in fields(left)]
-    return [Difference(name, a, b) for name, a, b in pairs if a != b]
-
-
-def _listed(differences: list[Difference]) -> str:
-    return "; ".join(map(str, differences))
 
 
 def _manifest(path: Path) -> Path:

@@ -193,3 +193,36 @@ def test_samples_need_their_header(tmp_path: Path, text: str) -> None:
     path.write_text(text)
     with pytest.raises(UsageError, match="is no dsd-tune samples"):
         formats.read_samples(path, a_request())
+
+
+@pytest.mark.parametrize("sample", [a_block(), a_failure()])
+def test_a_sample_can_stand_by_itself(sample: Any) -> None:
+    """Outside a file each sample carries its header, and comes back the same."""
+    document = json.loads(json.dumps(formats.sample_document(sample)))
+    assert document["version"] == formats.SAMPLES_VERSION
+    assert formats.parse_sample(document, a_request(), "somewhere") == sample
+
+
+@pytest.mark.parametrize(
+    ("changed", "complaint"),
+    [
+        ({"version": 99}, "there was written by a newer dsd-tune"),
+        ({"format": "dsd-tune profile"}, "there is no dsd-tune samples"),
+        ({"block": {}}, "there is damaged: block"),
+        ({"more": 1}, "there is damaged: expected one object"),
+    ],
+)
+def test_a_sample_by_itself_is_read_strictly(changed: dict[str, Any], complaint: str) -> None:
+    """Newer, foreign and damaged samples are refused with the place where they were found."""
+    with pytest.raises(UsageError, match=complaint):
+        formats.parse_sample(formats.sample_document(a_block()) | changed, a_request(), "there")
+
+
+def test_old_samples_by_themselves_are_brought_up_to_date() -> None:
+    """A sample that an older dsd-tune put into a study is read like a line of its file."""
+    path = GOLDEN / "samples-1.jsonl"
+    request = formats.read(MANIFEST, GOLDEN / "manifest-1.json").request
+    header, *lines = map(json.loads, path.read_text().splitlines())
+    assert [formats.parse_sample(header | line, request, "there") for line in lines] == formats.read_samples(
+        path, request
+    )[1]
