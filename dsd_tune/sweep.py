@@ -124,15 +124,19 @@ class Sweep:
         self._walk(Phase.STATIC, fixed_k)
 
     def _walk(self, phase: Phase, fixed_k: int | None = None) -> None:
-        went_on = True
-        while went_on:
-            due = self._plan(phase, fixed_k).sitting(self._engines_at_once())
-            if not due or not self._budget.allows(len(due) * self._start_takes_s):
-                return
-            slots = tuple(
-                Slot(self._ledger.new_start(), phase, arm, fixed_k if arm is Arm.STATIC else None) for arm, _ in due
-            )
-            went_on = self._sit(Aboard(slots, dict(due)))
+        """Go on until nothing is left, and no other worker is at anything: one that dies leaves its part to be done."""
+        while self._go_on(phase, fixed_k) or (self._budget.allows(0) and self._ledger.await_others()):
+            pass
+
+    def _go_on(self, phase: Phase, fixed_k: int | None) -> bool:
+        """Another sitting; false where nothing was left for one."""
+        due = self._plan(phase, fixed_k).sitting(self._engines_at_once())
+        if not due or not self._budget.allows(len(due) * self._start_takes_s):
+            return False
+        slots = tuple(
+            Slot(self._ledger.new_start(), phase, arm, fixed_k if arm is Arm.STATIC else None) for arm, _ in due
+        )
+        return self._sit(Aboard(slots, dict(due)))
 
     def _engines_at_once(self) -> int:
         """All that fit; but within a budget two of them measure everything before others measure it again."""

@@ -230,6 +230,10 @@ class Shelf:
         """What others are at."""
         return frozenset(self.taken_elsewhere)
 
+    def await_others(self) -> bool:
+        """Nobody to wait for: what others are at they never end here."""
+        return False
+
     def claim(self, visit: Visit) -> bool:
         """Take a visit unless somebody has."""
         if visit in self.claimed | self.taken_elsewhere:

@@ -42,6 +42,11 @@ def sweep(
     target_regret: Annotated[
         str, typer.Option(metavar="SHARE", help="Go on until the table is expected to lose no more: 2%, 0.02.")
     ] = "2%",
+    storage: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="Where workers share the study: database URL or journal file. Default: RUN."),
+    ] = None,
+    join: Annotated[bool, typer.Option("--join", help="Take part in a run that another worker has begun.")] = False,
     engine_flags: flags.EngineFlags = None,
 ) -> None:
     """Measure a real engine over batch size and K.
@@ -73,7 +78,7 @@ def sweep(
     console = Console(stderr=True)
     try:
         limits = (seconds(budget) if budget else None, share(target_regret))
-        _measure(request, load_prompts(target.prompts), out, console, *limits)
+        _measure(request, load_prompts(target.prompts), out, console, *limits, storage=storage, join=join)
     except KeyboardInterrupt:
         console.print(
             f"Interrupted. What was measured is kept in {out}; the same command goes on from there.", markup=False
@@ -89,30 +94,31 @@ def _measure(
     console: Console,
     budget_s: float | None,
     target_regret: float,
+    *,
+    storage: str | None,
+    join: bool,
 ) -> None:
-    import time
-    from importlib.metadata import version
-
     from dsd_tune.cli.engine import engine_of
     from dsd_tune.cli.judge import fixed_k, judge
-    from dsd_tune.records.run import Manifest
+    from dsd_tune.records.environment import Environment
     from dsd_tune.report.live import watch
-    from dsd_tune.storage.run_directory import RunDirectory, log_directory
-    from dsd_tune.studies.solo import SoloLedger
+    from dsd_tune.storage.run_directory import log_directory
+    from dsd_tune.studies.joining import take_part
     from dsd_tune.sweep import Budget, Sweep
 
-    RunDirectory.require_usable(out, request)
     engine = engine_of(request, prompts, log_directory(out))
-    with console.status("Asking vLLM what it would run"):
-        environment = engine.describe()
-    run = RunDirectory.create(out, Manifest(request, environment, time.time(), version("dsd-tune")))
-    share = ARMS_SHARE if environment.table_changes_graphs else 1.0
-    budget = Budget(budget_s and share * budget_s)
-    with run.lock(), watch(console, budget) as watcher:
-        ledger = SoloLedger(run)
-        sweep = Sweep(engine, ledger, watcher, judge(run.manifest, target_regret), budget)
-        sweep.measure_arms()
-        budget.limit_s = budget_s
-        best = fixed_k(run.manifest, ledger.samples()) if environment.table_changes_graphs and sweep.is_covered else 0
-        if best:
-            sweep.measure_static(best)
+
+    def describe() -> Environment:
+        with console.status("Asking vLLM what it would run"):
+            return engine.describe()
+
+    with take_part(out, request, describe, storage=storage, join=join) as ledger:
+        changes_graphs = ledger.manifest.environment.table_changes_graphs
+        budget = Budget(budget_s and (ARMS_SHARE if changes_graphs else 1.0) * budget_s)
+        with watch(console, budget) as watcher:
+            sweep = Sweep(engine, ledger, watcher, judge(ledger.manifest, target_regret), budget)
+            sweep.measure_arms()
+            budget.limit_s = budget_s
+            best = fixed_k(ledger.manifest, ledger.samples()) if changes_graphs and sweep.is_covered else 0
+            if best:
+                sweep.measure_static(best)

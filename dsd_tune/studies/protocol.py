@@ -12,8 +12,7 @@ from dsd_tune.records.visit import Visit
 class Ledger(Protocol):
     """What all workers of a run have measured, and which visits are taken.
 
-    A turn is measured already if `samples` says so, whoever measured it: look again after a `claim`, since another
-    worker may have been at that visit before.
+    A turn is measured already if `samples` says so, whoever measured it.
     """
 
     @property
@@ -29,8 +28,12 @@ class Ledger(Protocol):
         """Visits claimed by other workers that are alive. The claim of one that died expires."""
         ...
 
+    def await_others(self) -> bool:
+        """Wait until another worker has ended one of its visits, or died; false at once where none has any."""
+        ...
+
     def claim(self, visit: Visit) -> bool:
-        """Take a visit, so that no other worker measures it; false where another was faster."""
+        """Take a visit, so that no other worker measures it; false where another was faster, or has made it."""
         ...
 
     def append(self, sample: Block | Failure) -> None:

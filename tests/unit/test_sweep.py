@@ -3,7 +3,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from builders import Shelf, Silent, a_manifest, a_request, a_shelf, a_sweep, asked_for, starts_of, swept
+from builders import Shelf, Silent, a_request, a_shelf, a_sweep, asked_for, starts_of, swept
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -13,8 +13,8 @@ from dsd_tune.errors import EngineFailed
 from dsd_tune.plan import ENGINES_A_CELL, Slot, Turn
 from dsd_tune.records.measurement import Arm, Block, Cell, Failure, Phase
 from dsd_tune.storage.run_directory import RunDirectory
-from dsd_tune.studies.solo import SoloLedger
-from dsd_tune.sweep import STARTS_A_SLOT
+from dsd_tune.studies.joining import take_part
+from dsd_tune.sweep import STARTS_A_SLOT, Sweep
 
 DOOMED = Cell(Arm.DSD, 16, 2)
 PLANNED = 2 * 2 * 3 * (1 + 3) + 2
@@ -260,15 +260,19 @@ def test_progress_is_told_from_the_first_block() -> None:
 
 def test_a_run_directory_keeps_every_block(tmp_path: Path) -> None:
     """On a real disk, a sweep that was interrupted and resumed holds what it had, and the rest."""
-    environment = SimulatedEngine().describe()
-    manifest = a_manifest(request=a_request(starts=1, rounds=1), environment=environment)
-    run = RunDirectory.create(tmp_path, manifest)
+    request = a_request(starts=1, rounds=1)
+
+    def measure(observer: Silent) -> None:
+        engine = SimulatedEngine(alive_together=2)
+        with take_part(tmp_path, request, engine.describe, storage=None, join=False) as ledger:
+            Sweep(engine, ledger, observer).measure_arms()
+
     with pytest.raises(KeyboardInterrupt):
-        a_sweep(SimulatedEngine(alive_together=2), SoloLedger(run), Impatient(7)).measure_arms()
-    again = RunDirectory.create(tmp_path, manifest)
-    kept = again.samples()
+        measure(Impatient(7))
+    run = RunDirectory.open(tmp_path)
+    kept = run.samples()
     assert len(kept) == 6
-    a_sweep(SimulatedEngine(alive_together=2), SoloLedger(again)).measure_arms()
+    measure(Silent())
     assert run.samples()[:6] == kept
-    assert {s.cell for s in run.samples()} == asked_for(Shelf(manifest))
+    assert {s.cell for s in run.samples()} == asked_for(Shelf(run.manifest))
     assert max(_turns(run.samples()).values()) == 1
