@@ -139,7 +139,7 @@ def test_a_noisy_batch_size_has_wide_intervals(starts: int) -> None:
         held.append(holds(drawn[:, 1:] - drawn[:, [0, 0]], truth))
         odd += len(suspects(blocks))
     assert np.mean(held) > 0.915
-    assert np.mean(held, axis=0)[2].mean() > 0.87
+    assert np.mean(held, axis=0)[2].mean() > 0.84
     assert odd < 0.01 * 50 * len(blocks)
 
 
