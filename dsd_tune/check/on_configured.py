@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from dsd_tune.check import rules
+from dsd_tune.check import rules_on_site as rules
 from dsd_tune.check.deployment import Deployment
 from dsd_tune.check.on_release import drops_table
 from dsd_tune.errors import DsdTuneError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dsd_tune.check import rules
+from dsd_tune.check import rules_on_site as rules
 from dsd_tune.check.deployment import Deployment
 from dsd_tune.records.finding import Finding
 from dsd_tune.records.running import RunningServer

@@ -46,7 +46,9 @@ def _finding_lines(finding: Finding) -> Iterator[str]:
     yield f"{rule.severity}: {rule.code}{reference}"
     for part in (finding.reason, f"-> {finding.mend}"):
         # A table or a JSON value must stay whole to be pasted.
-        yield fill(part, _WIDTH, initial_indent="  ", subsequent_indent="  ", break_long_words=False)
+        yield fill(
+            part, _WIDTH, initial_indent="  ", subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+        )
 
 
 def lookup_lines(diagnosis: Diagnosis) -> Iterator[str]:
