@@ -12,6 +12,7 @@ from urllib.request import ProxyHandler, build_opener
 
 from dsd_tune.engines.vllm_server import parse_draft_counters
 from dsd_tune.errors import EnvironmentUnfit, UsageError
+from dsd_tune.records.release import Release
 from dsd_tune.records.running import RunningServer
 
 _LIMIT_S = 10
@@ -33,6 +34,10 @@ def ask(url: str) -> RunningServer:
         raise UsageError(f"{url} is no address of a server.", "Write http://HOST:PORT.")
     base = url.rstrip("/")
     version = str(_json(base, "/version").get("version", ""))
+    try:
+        Release.parse(version)
+    except ValueError as error:
+        raise EnvironmentUnfit(f"{base}/version: {error}.", "Give the address of a vLLM server.") from error
     metrics = _get(base, "/metrics")
     if "vllm:" not in metrics:
         raise EnvironmentUnfit(f"{base}/metrics shows no metric of vLLM.", "Start vLLM without --disable-log-stats.")
