@@ -15,6 +15,8 @@ _ENOUGH = 100
 _NEARLY_ALL = 0.98
 """Also at a fixed K some drafts are shorter: the last of each request."""
 
+_PROBE = "let `dsd-tune probe` send some while the server is idle."
+
 
 def on_running(server: RunningServer, deployment: Deployment | None) -> Iterator[Finding]:
     """`deployment` is what the server is meant to be; None if nobody said."""
@@ -41,14 +43,14 @@ def _on_drafts(server: RunningServer, k_max: int) -> Iterator[Finding]:
         yield Finding(
             rules.SERVER_UNTRIED,
             f"{server.drafts} drafts since its start. Steps at K 0 are not counted, so their share cannot be told.",
-            "Ask again after traffic at every batch size of the table.",
+            f"Ask again after traffic at every batch size of the table, or {_PROBE}",
         )
     elif mean >= _NEARLY_ALL * k_max:
         yield Finding(
             rules.SERVER_ALWAYS_K_MAX,
             f"{server.drafts} drafts had {mean:.2f} tokens on average, and the largest K is {k_max}. A table that asks "
             "for fewer (but not 0, which is not counted) was hardly used, or is not there.",
-            "Ask again after traffic at batch sizes with a smaller K.",
+            f"Ask again after traffic at batch sizes with a smaller K, or {_PROBE}",
         )
     else:
         yield Finding(

@@ -29,8 +29,10 @@ _FIELDS = (
     "power.default_limit",
     "memory.total",
     "memory.free",
-    "clocks_throttle_reasons.active",
 )
+_REASONS = ("clocks_event_reasons.active", "clocks_throttle_reasons.active")
+"""What the last field is called; older drivers know the second name only."""
+
 _LIMIT_S = 60
 """A driver that was not loaded yet takes many seconds to answer."""
 
@@ -45,7 +47,7 @@ def this_host() -> Host:
         memory_bytes=total,
         free_bytes=free,
         preloaded=tuple(Path(name).name for name in re.split(r"[:\s]+", os.environ.get("LD_PRELOAD", "")) if name),
-        gpus=tuple(read_gpus(_nvidia_smi())),
+        gpus=tuple(read_gpus(next(filter(None, map(_nvidia_smi, _REASONS)), ""))),
     )
 
 
@@ -57,10 +59,10 @@ def _memory() -> tuple[int, int]:
 
 
 def read_gpus(answer: str) -> Iterator[Gpu]:
-    """From what nvidia-smi prints for `_FIELDS`, one line a GPU."""
+    """From what nvidia-smi prints for `_FIELDS` and the reasons for a lowered clock, one line a GPU."""
     for line in answer.splitlines():
         values = [value.strip() for value in line.split(",")]
-        if len(values) == len(_FIELDS):
+        if len(values) == len(_FIELDS) + 1:
             clock, top_clock, limit, default_limit, memory, free = map(_number, values[2:8])
             yield Gpu(
                 name=values[0],
@@ -75,9 +77,9 @@ def read_gpus(answer: str) -> Iterator[Gpu]:
             )
 
 
-def _nvidia_smi() -> str:
-    """Its answer; empty where there is no such tool, or no GPU."""
-    command = ["nvidia-smi", f"--query-gpu={','.join(_FIELDS)}", "--format=csv,noheader,nounits"]
+def _nvidia_smi(reasons: str) -> str:
+    """Its answer; empty where there is no such tool, no GPU, or no such field."""
+    command = ["nvidia-smi", f"--query-gpu={','.join((*_FIELDS, reasons))}", "--format=csv,noheader,nounits"]
     if visible := os.environ.get("CUDA_VISIBLE_DEVICES"):
         command.append(f"--id={visible}")
     try:

@@ -52,6 +52,8 @@ _ESSENTIAL = (_SPECULATIVE, _SCHEDULER)
 
 _VERSION = re.compile(r"""^__version__\b.*=\s*["']([^"']+)["']""", re.MULTILINE)
 
+_DISTRIBUTION = re.compile(r"vllm(_cpu)?-")
+
 
 def find(path: Path | None) -> Path:
     """The folder of a `vllm` package: in an unpacked wheel or a checkout, or by default the one that is installed.
@@ -86,7 +88,7 @@ def look(folder: Path) -> VllmSource:
     names = cache(_names)
     there = {trait: mark for trait, mark in MARKS.items() if (folder / mark.file).is_file()}
     seen = frozenset(t for t, mark in there.items() if (mark.kind, mark.name) in names(folder / mark.file))
-    named = [found.name for found in folder.parent.glob("vllm*.dist-info")]
+    named = [found.name for found in folder.parent.glob("*.dist-info") if _DISTRIBUTION.match(found.name)]
     cpu = any("cpu" in name for name in named)
     return VllmSource(str(folder), _version(folder, named), cpu, seen, frozenset(there) - seen)
 

@@ -170,7 +170,7 @@ def test_a_server_that_guards_its_models_is_read_all_the_same(cli: Any, server: 
         ("/version", "<html>", "answers no JSON"),
         ("/version", "[]", "no JSON object"),
         ("/version", '{"version": "latest"}', "is no version of vLLM"),
-        ("/metrics", "python_gc 1.0", "no metric of vLLM"),
+        ("/metrics", "python_gc 1.0", "no load of vLLM"),
     ],
 )
 def test_what_is_no_vllm_server_is_unfit(cli: Any, server: str, page: str, content: str | None, hint: str) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -185,6 +186,20 @@ def test_gpus_are_read_as_their_driver_prints_them() -> None:
     assert first == Gpu("NVIDIA H200", "595.71.05", 345, 1980, 700, 700, 143771, 143210, ())
     assert (second.clock_mhz, second.memory_mib) == (None, None)
     assert second.slowed_by == ("software power cap", "hardware thermal slowdown")
+
+
+def test_an_older_driver_is_asked_in_its_own_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the driver's tool refuses the new name of a field it is asked by the old one, for the visible GPUs only."""
+    tool = tmp_path / "nvidia-smi"
+    tool.write_text(
+        '#!/bin/sh\ncase "$*" in *clocks_event*) exit 2;; *--id=1) ;; *) exit 3;; esac\n'
+        "echo 'A100, 450.1, 210, 1410, 250.00, 400.00, 40960, 40000, 0x0000000000000004'\n"
+    )
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
+    (gpu,) = this_host().gpus
+    assert (gpu.name, gpu.power_limit_w, gpu.slowed_by) == ("A100", 250, ("software power cap",))
 
 
 def test_this_machine_can_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
