@@ -9,16 +9,8 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+from dsd_tune.engines.nvml import SLOWING
 from dsd_tune.records.host import Gpu, Host
-
-SLOWING = {
-    0x04: "software power cap",
-    0x08: "hardware slowdown",
-    0x20: "software thermal slowdown",
-    0x40: "hardware thermal slowdown",
-    0x80: "hardware power brake",
-}
-"""NVML's reasons for a lowered clock. An idle GPU and clocks that somebody has set (0x1, 0x2) are none."""
 
 _FIELDS = (
     "name",
