@@ -56,6 +56,20 @@ def from_words(words: Sequence[str]) -> Settings:
     return settings
 
 
+def to_flags(settings: Settings) -> list[str]:
+    """The settings as words again, for vLLM's own parser; what is no flag of vLLM's is left out."""
+    flags = []
+    for name, value in settings.items():
+        if name in ("config", "model-runner"):
+            continue
+        if isinstance(value, list):
+            flags += [f"--{name}", *map(str, value)]
+        else:
+            text = json.dumps(value) if isinstance(value, dict) else str(value)
+            flags.append(f"--{name}" if value is True else f"--{name}={text}")
+    return flags
+
+
 def _flags(words: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
     """Names and values in order; words before the first flag belong to none."""
     name, values = "", list[str]()

@@ -9,7 +9,9 @@ from dsd_tune.check.reading import lax_int
 from dsd_tune.check.runner import default_runner
 from dsd_tune.engines.vllm_facts import TABLE_FIELD
 from dsd_tune.model.cudagraph import CudagraphMode, Runner
+from dsd_tune.records.finding import Rule
 from dsd_tune.records.release import Release
+from dsd_tune.records.trait import Traits, traits_of
 
 ASSUMED_MAX_NUM_SEQS = 256
 """vLLM's default on GPUs below 70 GiB; larger ones get 1024."""
@@ -22,7 +24,11 @@ _NAMES_OF_NGRAM = frozenset({"ngram", "[ngram]"})
 
 @dataclass(frozen=True, slots=True)
 class Deployment:
-    """None stands for: not given, vLLM decides. `speculative_config` is the JSON object, unchecked."""
+    """None stands for: not given, vLLM decides. `speculative_config` is the JSON object, unchecked.
+
+    `source_traits` are those seen in the vLLM that will run; None if nobody looked, and its release decides.
+    `hybrid` says whether the model has recurrent layers; None if nobody knows.
+    """
 
     speculative_config: Mapping[str, object]
     release: Release
@@ -40,6 +46,8 @@ class Deployment:
     mamba_cache_mode: str | None = None
     lora: bool = False
     kv_transfer: bool = False
+    source_traits: Traits | None = None
+    hybrid: bool | None = None
 
     def __post_init__(self) -> None:
         for name in ("max_num_seqs", "data_parallel_size", "pipeline_parallel_size", "tensor_parallel_size"):
@@ -47,6 +55,15 @@ class Deployment:
                 raise ValueError(f"{name} must be 1 or more, got {getattr(self, name)}")
         if self.max_num_seqs > _LARGEST_BATCH:
             raise ValueError(f"max_num_seqs must be {_LARGEST_BATCH} or less, got {self.max_num_seqs}")
+
+    def shows(self, rule: Rule) -> bool:
+        """Whether the vLLM that will run behaves as this rule says."""
+        return rule.holds_for(self.traits)
+
+    @property
+    def traits(self) -> Traits:
+        """What this vLLM has."""
+        return traits_of(self.release) if self.source_traits is None else self.source_traits
 
     @property
     def max_num_seqs(self) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from dsd_tune.check import rules
@@ -48,8 +48,12 @@ def diagnose(deployment: Deployment) -> Diagnosis:
     dispatcher = _dispatcher(deployment, lookup) if spans else None
     if dispatcher is not None and lookup is not None and not drops_table(deployment):
         findings += on_graphs(deployment, dispatcher)
-    findings.sort(key=lambda finding: _ORDER.index(finding.rule.severity))
-    return Diagnosis(deployment, tuple(findings), spans, dispatcher)
+    return Diagnosis(deployment, worst_first(findings), spans, dispatcher)
+
+
+def worst_first(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Ordered by severity, and otherwise as found."""
+    return tuple(sorted(findings, key=lambda finding: _ORDER.index(finding.rule.severity)))
 
 
 def _reading(deployment: Deployment) -> Lookup | Rejected | None:
@@ -76,7 +80,7 @@ def _ks(deployment: Deployment, lookup: Lookup | None) -> frozenset[int]:
 
 
 def _spans(deployment: Deployment, lookup: Lookup | None) -> tuple[Span, ...]:
-    if rules.NO_SUCH_FIELD.holds_for(deployment.release) and deployment.has_table:
+    if deployment.shows(rules.NO_SUCH_FIELD) and deployment.has_table:
         return ()
     k_max = deployment.k_max
     if deployment.has_table and not (lookup is not None and drops_table(deployment)):
@@ -131,7 +135,7 @@ def _on_config(deployment: Deployment) -> Iterator[Finding]:
 
 def _on_draft_slots(deployment: Deployment) -> Iterator[Finding]:
     budget, k_max = deployment.max_num_batched_tokens, deployment.k_max
-    if budget is None or k_max is None or not rules.DRAFT_SLOTS.holds_for(deployment.release):
+    if budget is None or k_max is None or not deployment.shows(rules.DRAFT_SLOTS):
         return
     slots = _slots(deployment, k_max) * deployment.max_num_seqs
     if budget <= slots:

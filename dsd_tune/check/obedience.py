@@ -20,7 +20,7 @@ def obeyed_since(deployment: Deployment) -> Release | None:
     oldest = None
     for minor in range(NEWEST_READ.minor, FIRST_WITH_TABLES.minor - 1, -1):
         release = Release(0, minor)
-        if obstacles(replace(deployment, release=release)):
+        if obstacles(replace(deployment, release=release, source_traits=None)):
             break
         oldest = release
     return oldest
@@ -32,6 +32,5 @@ def obstacles(deployment: Deployment) -> list[Finding]:
 
 
 def _disobeys(finding: Finding) -> bool:
-    depends_on_release = finding.rule.since is not None or finding.rule.until is not None
     is_error = finding.rule.severity is Severity.ERROR
-    return (is_error and depends_on_release) or finding.rule is rules.RUNNER_DRAFTS_K_MAX
+    return (is_error and finding.rule.depends_on_vllm) or finding.rule is rules.RUNNER_DRAFTS_K_MAX

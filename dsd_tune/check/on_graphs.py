@@ -46,7 +46,7 @@ def on_graphs(deployment: Deployment, dispatcher: Dispatcher) -> Iterator[Findin
             "Leave it out, unless the table was measured like this.",
         )
         return
-    yield from _on_capture_sizes(deployment, settings)
+    yield from _on_capture_sizes(deployment)
     if settings.effective_mode is not settings.mode:
         yield Finding(
             rules.RUNNER_PIECEWISE,
@@ -65,7 +65,7 @@ def on_graphs(deployment: Deployment, dispatcher: Dispatcher) -> Iterator[Findin
         )
 
 
-def _on_capture_sizes(deployment: Deployment, settings: GraphSettings) -> Iterator[Finding]:
+def _on_capture_sizes(deployment: Deployment) -> Iterator[Finding]:
     given, largest = deployment.capture_sizes, deployment.max_capture_size
     if given and largest is not None and max(given) != largest:
         yield Finding(
@@ -74,7 +74,7 @@ def _on_capture_sizes(deployment: Deployment, settings: GraphSettings) -> Iterat
             "vLLM refuses that.",
             "Leave max_cudagraph_capture_size out.",
         )
-    if given is None and largest is not None and rules.CEILING_ALONE.holds_for(settings.release):
+    if given is None and largest is not None and deployment.shows(rules.CEILING_ALONE):
         yield Finding(
             rules.CEILING_ALONE,
             f"max_cudagraph_capture_size {largest} without cudagraph_capture_sizes leaves vLLM's general grid, without "

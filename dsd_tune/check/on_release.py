@@ -12,6 +12,7 @@ from dsd_tune.engines.vllm_facts import METHODS_WITHOUT_TABLE, PARALLEL_DRAFTING
 from dsd_tune.model.cudagraph import Runner
 from dsd_tune.records.finding import Finding
 from dsd_tune.records.release import Release
+from dsd_tune.records.trait import Trait, Traits
 
 _HYBRID = re.compile(r"qwen3[-_]?next|qwen3[._]5|nemotron[-_]?h\b|nemotron[-_]?3|kimi[-_]?linear", re.IGNORECASE)
 """Names of models with recurrent layers. Others exist, so no match proves nothing."""
@@ -34,24 +35,36 @@ _ENGINE_STOPPERS = frozenset({"ngram_gpu", "suffix", "medusa", "extract_hidden_s
 
 
 def drops_table(deployment: Deployment) -> bool:
-    """Whether this vLLM sets the table aside with a warning, and uses `num_speculative_tokens` throughout."""
-    if rules.DP_DROPS.holds_for(deployment.release) and deployment.data_parallel_size > 1:
+    """Whether this vLLM sets the table aside and uses `num_speculative_tokens` throughout."""
+    if deployment.shows(rules.DP_DROPS) and deployment.data_parallel_size > 1:
         return True
-    return (
-        rules.METHOD_DROPS.holds_for(deployment.release)
+    return deployment.shows(rules.TABLE_UNREAD) or (
+        deployment.shows(rules.METHOD_DROPS)
         and deployment.runner is Runner.V1
         and deployment.method in METHODS_WITHOUT_TABLE
     )
 
 
-def on_release(deployment: Deployment, ks: frozenset[int]) -> Iterator[Finding]:
-    """Findings for a table that reaches these Ks, under the largest of `num_speculative_tokens`."""
-    if rules.NO_SUCH_FIELD.holds_for(deployment.release):
+def on_tables(release: Release, traits: Traits) -> Iterator[Finding]:
+    """Findings that hold for every table."""
+    if rules.NO_SUCH_FIELD.holds_for(traits):
         yield Finding(
             rules.NO_SUCH_FIELD,
-            f"vLLM {deployment.release} knows no num_speculative_tokens_per_batch_size and refuses the config.",
+            f"vLLM {release} knows no num_speculative_tokens_per_batch_size and refuses the config.",
             "Upgrade to 0.32 or later, or use a fixed K.",
         )
+    if rules.TABLE_UNREAD.holds_for(traits):
+        yield Finding(
+            rules.TABLE_UNREAD,
+            "The scheduler of this vLLM takes no K from the table: every step drafts num_speculative_tokens.",
+            "Reinstall vLLM from a release, or find out who changed its scheduler.",
+        )
+
+
+def on_release(deployment: Deployment, ks: frozenset[int]) -> Iterator[Finding]:
+    """Findings for a table that reaches these Ks, under the largest of `num_speculative_tokens`."""
+    yield from on_tables(deployment.release, deployment.traits)
+    if deployment.shows(rules.NO_SUCH_FIELD):
         return
     yield from _on_runner(deployment, ks)
     yield from _on_method(deployment, ks)
@@ -68,7 +81,7 @@ def _on_runner(deployment: Deployment, ks: frozenset[int]) -> Iterator[Finding]:
     release = deployment.release
     if deployment.runner is not Runner.V2:
         return
-    if rules.RUNNER_WITHOUT_TABLES.holds_for(release):
+    if deployment.shows(rules.RUNNER_WITHOUT_TABLES):
         yield Finding(
             rules.RUNNER_WITHOUT_TABLES,
             f"Model runner V2 of vLLM {release} does not support tables and refuses to start with one.",
@@ -78,26 +91,26 @@ def _on_runner(deployment: Deployment, ks: frozenset[int]) -> Iterator[Finding]:
     if not _below_max(deployment, ks):
         return
     autoregressive = deployment.method in _AUTOREGRESSIVE
-    if rules.DRAFTER_GRAPHS.holds_for(release) and autoregressive and deployment.cudagraph_mode.has_full:
+    if deployment.shows(rules.DRAFTER_GRAPHS) and autoregressive and deployment.cudagraph_mode.has_full:
         yield Finding(
             rules.DRAFTER_GRAPHS,
             "Model runner V2 captures the drafter's graphs with K + 1 - num_speculative_tokens tokens a request, which "
             f"is 0 or less for every K below {deployment.k_max or 'the largest'}: the engine fails at start.",
             'Upgrade to 0.32 or later, or set cudagraph_mode to "PIECEWISE".',
         )
-    if rules.RUNNER_DRAFTS_K_MAX.holds_for(release):
+    if deployment.shows(rules.RUNNER_DRAFTS_K_MAX):
         yield Finding(
             rules.RUNNER_DRAFTS_K_MAX,
             f"Model runner V2 of vLLM {release} drafts num_speculative_tokens in every step, even at K 0. A smaller K "
             "saves verification only, and without async scheduling nothing.",
             "Upgrade to 0.32 or later, or set VLLM_USE_V2_MODEL_RUNNER=0.",
         )
-    if rules.METHOD_DRAFTS_K_MAX.holds_for(release) and deployment.method in _FIXED_LENGTH_V2:
+    if deployment.shows(rules.METHOD_DRAFTS_K_MAX) and deployment.method in _FIXED_LENGTH_V2:
         yield Finding(rules.METHOD_DRAFTS_K_MAX, *_fixed_length(deployment))
 
 
 def _fixed_length(deployment: Deployment) -> tuple[str, str]:
-    skips = deployment.release >= Release(0, 33) and deployment.method in ("dflash", "dspark")
+    skips = Trait.BLOCKS_SKIP_ZERO in deployment.traits and deployment.method in PARALLEL_NATIVE
     reason = (
         f"On model runner V2 the method {deployment.method} {_FIXED_LENGTH_V2[deployment.method]} "
         f"for num_speculative_tokens in every step{', except at K 0' if skips else ''}. A smaller "
@@ -110,15 +123,15 @@ def _on_method(deployment: Deployment, ks: frozenset[int]) -> Iterator[Finding]:
     method, release = deployment.method, deployment.release
     v1 = deployment.runner is Runner.V1
     fixed = "Use a fixed K, or another method."
-    if v1 and rules.METHOD_DROPS.holds_for(release) and method in METHODS_WITHOUT_TABLE:
+    if v1 and deployment.shows(rules.METHOD_DROPS) and method in METHODS_WITHOUT_TABLE:
         yield Finding(
             rules.METHOD_DROPS,
             f"For method {method}, vLLM {release} drops the table with a warning and uses num_speculative_tokens.",
             fixed,
         )
-    elif v1 and rules.METHOD_STOPS.holds_for(release) and method in _ENGINE_STOPPERS and _below_max(deployment, ks):
+    elif v1 and deployment.shows(rules.METHOD_STOPS) and method in _ENGINE_STOPPERS and _below_max(deployment, ks):
         yield Finding(rules.METHOD_STOPS, f"The method {method} {METHODS_WITHOUT_TABLE[method]}.", fixed)
-    elif method == "custom_class" and rules.METHOD_IGNORES.holds_for(release):
+    elif method == "custom_class" and deployment.shows(rules.METHOD_IGNORES):
         yield Finding(rules.METHOD_IGNORES, f"A custom proposer {METHODS_WITHOUT_TABLE[method]}.", fixed)
     if deployment.parallel_drafting and method not in PARALLEL_NATIVE and _below_max(deployment, ks):
         yield Finding(rules.PARALLEL_DRAFTING, f"Parallel drafting {PARALLEL_DRAFTING}.", fixed)
@@ -142,7 +155,7 @@ def _on_method(deployment: Deployment, ks: frozenset[int]) -> Iterator[Finding]:
             "pass. Acceptance at those may differ.",
             "Measure acceptance at each K.",
         )
-    if deployment.adaptive_verification and rules.ADAPTIVE_VERIFICATION.holds_for(release):
+    if deployment.adaptive_verification and deployment.shows(rules.ADAPTIVE_VERIFICATION):
         yield Finding(
             rules.ADAPTIVE_VERIFICATION,
             "With enable_adaptive_verification, batch size times K is a budget that vLLM spends on the likeliest "
@@ -152,19 +165,19 @@ def _on_method(deployment: Deployment, ks: frozenset[int]) -> Iterator[Finding]:
 
 
 def _on_parallelism(deployment: Deployment) -> Iterator[Finding]:
-    release, ranks = deployment.release, deployment.data_parallel_size
+    ranks = deployment.data_parallel_size
     mend = (
         f"Use a fixed K that fits the batch size of one rank (all requests divided by {ranks}{_by_total(deployment)}), "
         f"or {ranks} independent servers behind a router, each with the table."
     )
-    if ranks > 1 and rules.DP_DROPS.holds_for(release):
+    if ranks > 1 and deployment.shows(rules.DP_DROPS):
         yield Finding(
             rules.DP_DROPS,
             f"With data_parallel_size {ranks}, vLLM drops the table with one warning and uses num_speculative_tokens "
             f"{deployment.k_max or '(of the model)'} at every batch size.",
             mend,
         )
-    elif ranks > 1 and rules.DP_DEADLOCK.holds_for(release):
+    elif ranks > 1 and deployment.shows(rules.DP_DEADLOCK):
         yield Finding(
             rules.DP_DEADLOCK,
             f"With data_parallel_size {ranks}, ranks look up the table by themselves and hang when their Ks differ.",
@@ -190,16 +203,16 @@ def _by_total(deployment: Deployment) -> str:
 
 
 def _on_hybrid(deployment: Deployment, ks: frozenset[int]) -> Iterator[Finding]:
-    if not rules.HYBRID_STALE_STATE.holds_for(deployment.release) or not (0 in ks and max(ks) > 0):
+    if not deployment.shows(rules.HYBRID_STALE_STATE) or not (0 in ks and max(ks) > 0):
         return
-    if deployment.mamba_cache_mode in ("all", "align"):
+    if deployment.hybrid is False or deployment.mamba_cache_mode in ("all", "align"):
         return
     mend = "Use K 1 in place of 0, upgrade to 0.32 or later, or set --mamba-cache-mode align."
-    if deployment.model is not None and _HYBRID.search(deployment.model):
+    if deployment.hybrid or _HYBRID.search(deployment.model or ""):
         yield Finding(
             rules.HYBRID_STALE_STATE,
-            f"{deployment.model} has recurrent layers. A step with K 0 after a step that accepted drafts reads a state "
-            "of the past: the output is silently wrong.",
+            f"{deployment.model or 'The model'} has recurrent layers. A step with K 0 after a step that accepted "
+            "drafts reads a state of the past: the output is silently wrong.",
             mend,
         )
     else:
@@ -212,7 +225,7 @@ def _on_hybrid(deployment: Deployment, ks: frozenset[int]) -> Iterator[Finding]:
 
 
 def _on_padding(deployment: Deployment) -> Iterator[Finding]:
-    if deployment.kv_transfer and rules.DECODES_UNPADDED.holds_for(deployment.release):
+    if deployment.kv_transfer and deployment.shows(rules.DECODES_UNPADDED):
         yield Finding(
             rules.DECODES_UNPADDED,
             "Requests that arrive with their KV cache start as one-token decodes. Under a table vLLM does not pad "

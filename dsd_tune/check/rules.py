@@ -1,4 +1,4 @@
-"""The closed list of what can be found: codes, severities, the releases they hold for, and where to read on.
+"""The closed list of what a deployment alone shows: codes, severities, the releases they hold for, where to read on.
 
 `docs/findings.md` says the same in prose; a test keeps the two in step.
 """
@@ -6,11 +6,7 @@
 from __future__ import annotations
 
 from dsd_tune.records.finding import Rule, Severity
-from dsd_tune.records.release import Release
-
-_V24, _V25, _V26, _V27, _V28, _V29, _V31, _V32, _V33 = (
-    Release(0, minor) for minor in (24, 25, 26, 27, 28, 29, 31, 32, 33)
-)
+from dsd_tune.records.trait import Trait
 
 # The configuration.
 NO_TABLE = Rule("no-table", Severity.NOTE, "The config holds no table: K is fixed.")
@@ -23,7 +19,7 @@ DRAFT_SLOTS = Rule(
     "draft-slots",
     Severity.ERROR,
     "The draft slots of all requests leave no room in max_num_batched_tokens.",
-    until=_V27,
+    mended=Trait.DRAFT_SLOTS,
     reference="vllm #50708",
 )
 
@@ -63,68 +59,85 @@ NO_SUCH_FIELD = Rule(
     "release-without-tables",
     Severity.ERROR,
     "This vLLM knows no tables.",
-    until=Release(0, 23),
+    mended=Trait.TABLES,
     reference="vllm #32374",
 )
+TABLE_UNREAD = Rule(
+    "table-not-looked-up",
+    Severity.ERROR,
+    "The scheduler has been changed and takes no K from the table.",
+    Trait.TABLES,
+    Trait.LOOKUP,
+)
 RUNNER_WITHOUT_TABLES = Rule(
-    "runner-without-tables", Severity.ERROR, "Model runner V2 refuses tables.", _V24, _V24, "vllm #45953"
+    "runner-without-tables",
+    Severity.ERROR,
+    "Model runner V2 refuses tables.",
+    Trait.TABLES,
+    Trait.TABLES_ON_V2,
+    "vllm #45953",
 )
 METHOD_STOPS = Rule(
     "method-stops-engine",
     Severity.ERROR,
     "This method stops the engine at the first K below the largest.",
-    _V24,
-    _V32,
+    Trait.TABLES,
+    Trait.METHOD_GUARD,
     "vllm #46399",
 )
 METHOD_DROPS = Rule(
     "method-drops-table",
     Severity.ERROR,
     "vLLM drops the table for this method on model runner V1.",
-    since=_V33,
+    needs=Trait.METHOD_GUARD,
     reference="vllm #46399",
 )
-METHOD_IGNORES = Rule("method-ignores-table", Severity.WARNING, "A custom proposer is never told K.", _V24, _V32)
+METHOD_IGNORES = Rule(
+    "method-ignores-table", Severity.WARNING, "A custom proposer is never told K.", Trait.TABLES, Trait.METHOD_GUARD
+)
 PARALLEL_DRAFTING = Rule(
-    "parallel-drafting", Severity.ERROR, "PARD and P-EAGLE mix drafts between requests at a smaller K.", since=_V24
+    "parallel-drafting",
+    Severity.ERROR,
+    "PARD and P-EAGLE mix drafts between requests at a smaller K.",
+    needs=Trait.TABLES,
 )
 DRAFTER_GRAPHS = Rule(
     "drafter-graphs",
     Severity.ERROR,
     "Graphs of the drafter get a query length of 0 or less.",
-    _V25,
-    _V31,
+    Trait.TABLES_ON_V2,
+    Trait.V2_FOLLOWS_K,
     "vllm #48494",
 )
 HYBRID_STALE_STATE = Rule(
     "hybrid-stale-state",
     Severity.ERROR,
     "A hybrid model reads stale recurrent state after K drops to 0.",
-    _V24,
-    _V31,
+    Trait.TABLES,
+    Trait.HYBRID_STATE,
     "vllm #56531",
 )
 HYBRID_UNKNOWN = Rule(
     "hybrid-unknown",
     Severity.NOTE,
     "Should the model be hybrid, K = 0 would corrupt its output.",
-    _V24,
-    _V31,
+    Trait.TABLES,
+    Trait.HYBRID_STATE,
     "vllm #56531",
 )
 DP_DEADLOCK = Rule(
     "data-parallel-deadlock",
     Severity.ERROR,
     "Data-parallel ranks may choose different Ks and wait for each other.",
-    _V24,
-    _V25,
+    Trait.TABLES,
+    Trait.DATA_PARALLEL_GUARD,
     "vllm #45963",
 )
 DP_DROPS = Rule(
     "data-parallel-drops-table",
     Severity.ERROR,
     "vLLM drops the table under data parallelism.",
-    since=_V26,
+    needs=Trait.DATA_PARALLEL_GUARD,
     reference="vllm #45963",
 )
 PIPELINE_PARALLEL = Rule(
@@ -134,20 +147,25 @@ PIPELINE_PARALLEL = Rule(
     reference="vllm #53402",
 )
 RUNNER_DRAFTS_K_MAX = Rule(
-    "runner-drafts-k-max", Severity.WARNING, "Model runner V2 always drafts the largest K.", _V25, _V31, "vllm #51510"
+    "runner-drafts-k-max",
+    Severity.WARNING,
+    "Model runner V2 always drafts the largest K.",
+    Trait.TABLES_ON_V2,
+    Trait.V2_FOLLOWS_K,
+    "vllm #51510",
 )
 METHOD_DRAFTS_K_MAX = Rule(
     "method-drafts-k-max",
     Severity.WARNING,
     "This method always drafts the largest K on model runner V2.",
-    since=_V32,
+    needs=Trait.V2_FOLLOWS_K,
     reference="vllm #57053",
 )
 ADAPTIVE_VERIFICATION = Rule(
     "adaptive-verification",
     Severity.WARNING,
     "Adaptive verification chooses K too; a table only caps it.",
-    since=_V28,
+    needs=Trait.ADAPTIVE_VERIFICATION,
     reference="vllm #47808",
 )
 K_IS_A_CAP = Rule(
@@ -161,7 +179,7 @@ DECODES_UNPADDED = Rule(
     "decodes-unpadded",
     Severity.WARNING,
     "New one-token decodes are not padded under a table.",
-    since=_V25,
+    needs=Trait.PADS_DECODES,
     reference="vllm #45237",
 )
 
@@ -171,22 +189,28 @@ RUNNER_PIECEWISE = Rule(
     "runner-piecewise",
     Severity.WARNING,
     "Under a table, model runner V1 runs PIECEWISE graphs only.",
-    since=_V24,
+    needs=Trait.PIECEWISE_ON_V1,
     reference="vllm #52087",
 )
 GRAPH_MISS = Rule(
-    "graph-miss", Severity.WARNING, "Some batch sizes run without a FULL graph.", since=_V24, reference="vllm #56136"
+    "graph-miss",
+    Severity.WARNING,
+    "Some batch sizes run without a FULL graph.",
+    needs=Trait.TABLES,
+    reference="vllm #56136",
 )
 CEILING_ALONE = Rule(
     "capture-ceiling-alone",
     Severity.WARNING,
     "Given alone, max_cudagraph_capture_size takes away the sizes of each K.",
-    since=_V29,
+    needs=Trait.SIZES_PER_K,
     reference="vllm #54933",
 )
 CAPTURE_CONFLICT = Rule(
     "capture-conflict", Severity.ERROR, "max_cudagraph_capture_size is not the largest capture size."
 )
-LORA_GRAPHS = Rule("lora-graphs", Severity.WARNING, "Graphs multiply: sizes by Ks by LoRA cases.", since=_V25)
+LORA_GRAPHS = Rule(
+    "lora-graphs", Severity.WARNING, "Graphs multiply: sizes by Ks by LoRA cases.", needs=Trait.TABLES_ON_V2
+)
 
 RULES = tuple(value for value in globals().values() if isinstance(value, Rule))

@@ -13,6 +13,7 @@ import typer
 
 from dsd_tune.cli.check import check
 from dsd_tune.cli.diff import diff
+from dsd_tune.cli.doctor import doctor
 from dsd_tune.cli.emit_config import emit_config
 from dsd_tune.cli.fit import fit
 from dsd_tune.cli.import_ import import_
@@ -36,6 +37,7 @@ app = typer.Typer(
 )
 # In the order of a user's work; typer lists groups after commands.
 app.add_typer(testbed)
+app.command()(doctor)
 app.command()(plan)
 app.command()(sweep)
 app.command("import")(import_)

@@ -10,7 +10,8 @@ import typer
 from dsd_tune.engines.vllm_facts import NEWEST_READ
 
 if TYPE_CHECKING:
-    from dsd_tune.check.command_line import Settings
+    from collections.abc import Mapping
+
     from dsd_tune.check.deployment import Deployment
 
 
@@ -53,29 +54,25 @@ def check(
         "tensor-parallel-size": tensor_parallel_size,
         "model-runner": model_runner,
     }
-    given: Settings = {name: value for name, value in options.items() if value is not None}
-    diagnosis = diagnose(_deployment(given, config, command or [], vllm_version))
+    diagnosis = diagnose(_deployment(options, config, command or [], vllm_version))
     typer.echo(as_json(diagnosis) if json_ else as_text(diagnosis))
     raise typer.Exit(1 if diagnosis.has_errors else 0)
 
 
-def _deployment(given: Settings, config: Path | None, words: list[str], version: str | None) -> Deployment:
-    """Options win over words, and words over the file that they or an option name."""
-    from dsd_tune.check.command_line import deployment, from_words, from_yaml
+def _deployment(
+    options: Mapping[str, object], config: Path | None, words: list[str], version: str | None
+) -> Deployment:
+    from dsd_tune.check.command_line import deployment
+    from dsd_tune.cli.intended import settings
     from dsd_tune.errors import UsageError
     from dsd_tune.records.release import Release
-    from dsd_tune.storage import files
 
-    settings = from_words(words)
-    named = config or settings.get("config")
-    if named is not None:
-        settings = {**from_yaml(files.read_text(Path(str(named)))), **settings}
     version = version or _installed() or str(NEWEST_READ)
     try:
         release = Release.parse(version)
     except ValueError as error:
         raise UsageError(f"--vllm-version: {error}.", "Write it as 0.32.0.") from error
-    return deployment({**settings, **given}, release, cpu="cpu" in version)
+    return deployment(settings(options, config, words), release, cpu="cpu" in version)
 
 
 def _installed() -> str | None:

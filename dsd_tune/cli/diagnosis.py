@@ -13,7 +13,7 @@ from dsd_tune.check.reading import Span
 from dsd_tune.model.cudagraph import Dispatcher, Graph, exact_sizes
 from dsd_tune.records.finding import Finding
 
-_WIDTH = 110
+_WIDTH = 80
 
 
 def as_text(diagnosis: Diagnosis) -> str:
@@ -21,13 +21,23 @@ def as_text(diagnosis: Diagnosis) -> str:
     planned = diagnosis.deployment
     choice = "" if planned.asked_runner else " (vLLM's choice)"
     lines = [f"vLLM {planned.release}, model runner {planned.runner}{choice}, max_num_seqs {planned.max_num_seqs}", ""]
-    for finding in diagnosis.findings:
-        lines += [*_finding_lines(finding), ""]
-    if diagnosis.spans:
-        lines += [*_lookup_lines(diagnosis), ""]
-    counts = Counter(finding.rule.severity.value for finding in diagnosis.findings)
-    lines.append(", ".join(f"{n} {word}{'s' * (n > 1)}" for word, n in counts.items()) or "nothing found")
+    lines += findings_lines(diagnosis.findings)
+    lines += lookup_lines(diagnosis)
+    lines.append(count_line(diagnosis.findings))
     return "\n".join(lines)
+
+
+def findings_lines(findings: Sequence[Finding]) -> Iterator[str]:
+    """Each with its reason and mend, and an empty line after it."""
+    for finding in findings:
+        yield from _finding_lines(finding)
+        yield ""
+
+
+def count_line(findings: Sequence[Finding]) -> str:
+    """How many of each severity."""
+    counts = Counter(finding.rule.severity.value for finding in findings)
+    return ", ".join(f"{n} {word}{'s' * (n > 1)}" for word, n in counts.items()) or "nothing found"
 
 
 def _finding_lines(finding: Finding) -> Iterator[str]:
@@ -36,10 +46,15 @@ def _finding_lines(finding: Finding) -> Iterator[str]:
     yield f"{rule.severity}: {rule.code}{reference}"
     for part in (finding.reason, f"-> {finding.mend}"):
         # A table or a JSON value must stay whole to be pasted.
-        yield fill(part, _WIDTH, initial_indent="  ", subsequent_indent="  ", break_long_words=False)
+        yield fill(
+            part, _WIDTH, initial_indent="  ", subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+        )
 
 
-def _lookup_lines(diagnosis: Diagnosis) -> Iterator[str]:
+def lookup_lines(diagnosis: Diagnosis) -> Iterator[str]:
+    """K and graphs by batch size, and an empty line; nothing where vLLM would not get so far."""
+    if not diagnosis.spans:
+        return
     rows = [("batch sizes", "K", "CUDA graphs", "")]
     graphs = diagnosis.dispatcher.by_batch_size() if diagnosis.dispatcher is not None else ()
     for span in diagnosis.spans:
@@ -49,6 +64,7 @@ def _lookup_lines(diagnosis: Diagnosis) -> Iterator[str]:
     yield "What vLLM looks up"
     for row in rows:
         yield "  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+    yield ""
 
 
 def _remark(span: Span) -> str:
@@ -68,21 +84,29 @@ def _graphs(graphs: Sequence[Graph]) -> str:
 
 def as_json(diagnosis: Diagnosis) -> str:
     """Everything, one object; `graphs` is null where they are not known."""
+    return json.dumps({**as_object(diagnosis), "findings": finding_objects(diagnosis.findings)}, indent=2)
+
+
+def as_object(diagnosis: Diagnosis) -> dict[str, object]:
+    """What was assumed, the lookup and the graphs."""
     planned = diagnosis.deployment
-    content = {
+    return {
         "vllm": str(planned.release),
         "model_runner": planned.runner,
         "method": planned.method,
         "max_num_seqs": planned.max_num_seqs,
         "num_speculative_tokens": planned.k_max,
-        "findings": [_finding_object(finding) for finding in diagnosis.findings],
         "lookup": [
             {"first": s.first, "last": s.last, "k": s.k, "stated_k": s.stated_k, "origin": s.origin.name.lower()}
             for s in diagnosis.spans
         ],
         "graphs": _graphs_object(diagnosis.dispatcher),
     }
-    return json.dumps(content, indent=2)
+
+
+def finding_objects(findings: Sequence[Finding]) -> list[dict[str, str]]:
+    """As JSON shows them."""
+    return [_finding_object(finding) for finding in findings]
 
 
 def _finding_object(finding: Finding) -> dict[str, str]:

@@ -36,7 +36,7 @@ def main() -> None:
 
 
 class Session:
-    """The engine, once started, and the three commands."""
+    """The engine, once started, and the four commands."""
 
     def __init__(self) -> None:
         self._rig: vllm_block.Rig | None = None
@@ -46,6 +46,10 @@ class Session:
         if command["do"] == "measure":
             assert self._rig is not None
             return asdict(vllm_block.measure(self._rig, read_order(command["block"])))
+        if command["do"] == "configure":
+            from dsd_tune.engines.vllm_configured import configured
+
+            return configured(command["flags"], command["environment"])
         launch = read_launch(command["launch"])
         if command["do"] == "describe":
             from dsd_tune.engines.vllm_describe import describe

@@ -32,7 +32,7 @@ def arm_config(launch: Launch, arm: Arm, fixed_k: int | None) -> Any:
     try:
         config = args.create_engine_config(UsageContext.OPENAI_API_SERVER)
     except (ValueError, OSError, NotImplementedError) as error:
-        raise UsageError(f"vLLM refuses this model or these flags: {_sentence(error)}", "Change them.") from error
+        raise UsageError(f"vLLM refuses this model or these flags: {sentence(error)}", "Change them.") from error
     if arm is Arm.DSD:
         _require_table_kept(config)
         (require_cost_free_of_text if launch.cost_only else require_weights)(config)
@@ -92,7 +92,7 @@ def _engine_args(launch: Launch) -> Any:
     try:
         args = EngineArgs.from_cli_args(parser.parse_args(list(launch.engine_flags)))
     except ValueError as error:
-        raise UsageError(f"vLLM refuses a flag: {_sentence(error)}", "Change it.") from error
+        raise UsageError(f"vLLM refuses a flag: {sentence(error)}", "Change it.") from error
     args.model = launch.model
     args.max_num_seqs = launch.max_num_seqs
     args.load_format = launch.load_format
@@ -142,7 +142,7 @@ def _require_table_kept(config: Any) -> None:
         raise EnvironmentUnfit(obstacle, "Use a fixed K there, or another method or layout.")
 
 
-def _sentence(error: Exception) -> str:
+def sentence(error: Exception) -> str:
     """vLLM's own words, without pydantic's frame around them."""
     details = getattr(error, "errors", None)
     text = str(details()[0]["msg"]) if callable(details) else str(error)

@@ -8,15 +8,26 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from dsd_tune.engines.protocol import Measured
 from dsd_tune.engines.vllm_log import last_words
-from dsd_tune.engines.vllm_wire import BlockOrder, Launch, block_line, launch_line, read_measured, read_reply
+from dsd_tune.engines.vllm_wire import (
+    BlockOrder,
+    Launch,
+    block_line,
+    configure_line,
+    launch_line,
+    read_configured,
+    read_measured,
+    read_reply,
+)
 from dsd_tune.errors import EngineFailed
 from dsd_tune.records.condition import Condition
+from dsd_tune.records.configured import Configured
 
 START_LIMIT_S = 3600.0
 """Large models load, compile and capture graphs for many minutes; an hour means that they hang."""
@@ -24,7 +35,7 @@ MEASURE_LIMIT_S = 1800.0
 
 
 class VllmProcess:
-    """One child with vLLM in it. As a `RunningEngine` it measures; `describe` needs no weights."""
+    """One child with vLLM in it. As a `RunningEngine` it measures; `configure` and `describe` need no weights."""
 
     def __init__(self, log: Path) -> None:
         self._log = log
@@ -45,6 +56,10 @@ class VllmProcess:
     def pid(self) -> int:
         """The child's process id, which is its group's too."""
         return self._child.pid
+
+    def configure(self, flags: Sequence[str], environment: Mapping[str, str]) -> Configured:
+        """See `vllm_configured.configured`."""
+        return read_configured(self._ask(configure_line(flags, environment), START_LIMIT_S))
 
     def describe(self, launch: Launch) -> dict[str, Any]:
         """vLLM's view of `launch`: see `vllm_describe.describe`."""

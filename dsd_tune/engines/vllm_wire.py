@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from dsd_tune.engines.protocol import Measured
 from dsd_tune.errors import DsdTuneError, EngineFailed, EnvironmentUnfit, UsageError
 from dsd_tune.records.condition import Condition
+from dsd_tune.records.configured import Configured
 from dsd_tune.records.environment import DUMMY
 from dsd_tune.records.machine import MachineState
 from dsd_tune.records.measurement import Arm, PromptCounts
@@ -67,6 +68,16 @@ class BlockOrder:
 def launch_line(command: str, launch: Launch) -> str:
     """`command` is `describe` or `start`."""
     return json.dumps({"do": command, "launch": asdict(launch)})
+
+
+def configure_line(flags: Sequence[str], environment: Mapping[str, str]) -> str:
+    """The command that lets vLLM configure a planned server."""
+    return json.dumps({"do": "configure", "flags": list(flags), "environment": dict(environment)})
+
+
+def read_configured(raw: Mapping[str, Any]) -> Configured:
+    """Undo `asdict` on a `Configured`."""
+    return Configured(**{**raw, "capture_sizes": tuple(raw["capture_sizes"]), "unread": tuple(raw["unread"])})
 
 
 def block_line(order: BlockOrder) -> str:

@@ -1,11 +1,11 @@
-"""What `check` says: a finding applies one rule of a closed list to one deployment."""
+"""What `check` and `doctor` say: a finding applies one rule of a closed list to one deployment."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
 
-from dsd_tune.records.release import Release
+from dsd_tune.records.trait import Trait, Traits
 
 
 class Severity(StrEnum):
@@ -23,29 +23,36 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One entry of the closed list. `since` and `until` are the first and last release it holds for."""
+    """One entry of the closed list. It holds for a vLLM that has what it `needs`, unless that is `mended`."""
 
     code: str
     severity: Severity
     summary: str
-    since: Release | None = None
-    until: Release | None = None
+    needs: Trait | None = None
+    mended: Trait | None = None
     reference: str = ""
 
     def __post_init__(self) -> None:
         if not self.code or self.code != self.code.lower() or " " in self.code:
             raise ValueError(f"a code is lower-case words joined by hyphens, got {self.code!r}")
-        if self.since and self.until and self.until < self.since:
-            raise ValueError(f"{self.code} holds from {self.since} to {self.until}, which is never")
 
-    def holds_for(self, release: Release) -> bool:
-        """Whether this release behaves so."""
-        return (self.since is None or release >= self.since) and (self.until is None or release <= self.until)
+    @property
+    def depends_on_vllm(self) -> bool:
+        """Whether another vLLM might behave otherwise."""
+        return self.needs is not None or self.mended is not None
+
+    def holds_for(self, traits: Traits) -> bool:
+        """Whether a vLLM with these traits behaves so."""
+        return (self.needs is None or self.needs in traits) and (self.mended is None or self.mended not in traits)
 
     @property
     def versions(self) -> str:
         """The releases it holds for, in words."""
-        match self.since, self.until:
+        since = self.needs.since if self.needs else None
+        until = self.mended.since.before if self.mended else None
+        if since and until and until < since:
+            return "none as released"
+        match since, until:
             case None, None:
                 return "all"
             case since, None:

@@ -27,5 +27,10 @@ class Release:
             raise ValueError(f"{version!r} is no version of vLLM")
         return cls(int(match[1]), int(match[2]))
 
+    @property
+    def before(self) -> Release:
+        """The release before this one."""
+        return Release(self.major, self.minor - 1)
+
     def __str__(self) -> str:
         return f"{self.major}.{self.minor}"

@@ -8,6 +8,7 @@ from urllib.request import Request, urlopen
 import pytest
 from engine.tiny_model import make_drafter, make_target
 
+from dsd_tune.engines.vllm_running import ask
 from dsd_tune.engines.vllm_server import VllmServer, vllm_server
 
 pytestmark = [pytest.mark.vllm, pytest.mark.slow]
@@ -49,6 +50,10 @@ def test_a_server_drafts_what_its_table_says(tmp_path: Path, monkeypatch: pytest
         before = server.draft_counters()
         complete(server, target, 40)
         counted = server.draft_counters().since(before)
+        asked = ask(server.url)
     assert counted.drafts > 0
     assert counted.draft_tokens == 2 * counted.drafts
     assert counted.accepted_tokens <= counted.draft_tokens
+    assert (asked.k_max, asked.running, asked.max_model_len) == (3, 0, 512)
+    assert asked.draft_tokens == before.draft_tokens + counted.draft_tokens
+    assert asked.models == (str(target),)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from dsd_tune.check.command_line import deployment, from_words, from_yaml
+from dsd_tune.check.command_line import deployment, from_words, from_yaml, to_flags
 from dsd_tune.check.deployment import Deployment
 from dsd_tune.errors import UsageError
 from dsd_tune.model.cudagraph import CudagraphMode, Runner
@@ -121,3 +121,11 @@ def test_open_quotes_are_a_usage_error() -> None:
     """A pasted line with an open quote cannot be split."""
     with pytest.raises(UsageError, match="quotes"):
         from_words(["vllm serve 'm"])
+
+
+def test_settings_become_words_that_mean_the_same() -> None:
+    """What was read from words, options or a file can be given to vLLM as words, without what only we understand."""
+    words = ["--max-num-seqs=8", "--enable-lora", "--cudagraph-capture-sizes", "1", "2", "--speculative-config.model=d"]
+    settings = from_words(words)
+    assert from_words(to_flags({**settings, "model-runner": "v2", "config": "f.yaml"})) == settings
+    assert to_flags({"speculative-config": {"method": "mtp"}}) == ['--speculative-config={"method": "mtp"}']

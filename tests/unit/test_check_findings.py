@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 
+from dsd_tune.check import rules_on_site
 from dsd_tune.check.deployment import Deployment
 from dsd_tune.check.diagnosis import diagnose
 from dsd_tune.check.rules import RULES
 from dsd_tune.model.cudagraph import CudagraphMode, Graph, Runner
 from dsd_tune.records.finding import Finding, Rule, Severity
 from dsd_tune.records.release import Release
+from dsd_tune.records.trait import Trait, traits_of
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "findings.md"
 
@@ -78,6 +80,11 @@ EXAMPLES = [
     Example("k-cliff", planned([[1, 32, 3], [33, 256, 0]]), planned(TO_ZERO)),
     Example("k-cliff", planned([[1, 1, 0], [2, 256, 3]]), planned([[1, 1, 0], [2, 256, 1]], k_max=1)),
     Example("release-without-tables", planned(minor=23), planned(minor=24)),
+    Example(
+        "table-not-looked-up",
+        planned(source_traits=traits_of(Release(0, 33)) - {Trait.LOOKUP}),
+        planned(source_traits=traits_of(Release(0, 33))),
+    ),
     Example("runner-without-tables", planned(minor=24, asked_runner=Runner.V2), planned(minor=24)),
     Example("method-stops-engine", planned(minor=32, **method("suffix")), planned(minor=33, **method("suffix"))),
     Example("method-stops-engine", planned(minor=31, **method("ngram_gpu")), planned(minor=32, **method("ngram_gpu"))),
@@ -107,6 +114,12 @@ EXAMPLES = [
         "hybrid-unknown",
         planned(TO_ZERO, minor=31),
         planned(TO_ZERO, minor=31, mamba_cache_mode="align"),
+    ),
+    Example("hybrid-stale-state", planned(TO_ZERO, minor=31, hybrid=True), planned(TO_ZERO, minor=31, hybrid=False)),
+    Example(
+        "hybrid-stale-state",
+        planned(TO_ZERO, minor=31, hybrid=True),
+        planned(TO_ZERO, minor=31, hybrid=True, source_traits=traits_of(Release(0, 31)) | {Trait.HYBRID_STATE}),
     ),
     Example("data-parallel-deadlock", planned(minor=25, data_parallel_size=2), planned(minor=26, data_parallel_size=2)),
     Example("data-parallel-drops-table", planned(data_parallel_size=2), planned(tensor_parallel_size=2)),
@@ -155,7 +168,7 @@ def test_document_lists_every_rule_as_it_is() -> None:
         r"^\| `([a-z0-9-]+)` \| (\w+) \| ([^|]+) \| ([^|]+) \| [^|]+ \| ([^|]*)\|$", DOCUMENT.read_text(), re.MULTILINE
     )
     assert [(code, severity, versions, summary, see.strip()) for code, severity, versions, summary, see in rows] == [
-        (rule.code, rule.severity, rule.versions, rule.summary, rule.reference) for rule in RULES
+        (rule.code, rule.severity, rule.versions, rule.summary, rule.reference) for rule in RULES + rules_on_site.RULES
     ]
 
 
@@ -165,7 +178,7 @@ def test_rules_apply_only_to_their_releases() -> None:
         for minor in range(22, 34):
             deployment = replace(example.bad, release=Release(0, minor))
             for finding in diagnose(deployment).findings:
-                assert finding.rule.holds_for(deployment.release), (finding.rule.code, minor)
+                assert deployment.shows(finding.rule), (finding.rule.code, minor)
 
 
 def test_errors_come_first() -> None:
@@ -265,11 +278,9 @@ def test_no_version_is_no_release() -> None:
 
 
 def test_nonsense_rules_and_findings_cannot_be_made() -> None:
-    """A rule needs a code and a possible span of releases; a finding needs a reason and a mend."""
+    """A rule needs a code; a finding needs a reason and a mend."""
     with pytest.raises(ValueError, match="lower-case"):
         Rule("No Code", Severity.NOTE, "x")
-    with pytest.raises(ValueError, match="never"):
-        Rule("code", Severity.NOTE, "x", Release(0, 30), Release(0, 29))
     with pytest.raises(ValueError, match="needs a reason"):
         Finding(RULES[0], "", "mend")
 
@@ -278,10 +289,10 @@ def test_releases_of_a_rule_are_named_in_words() -> None:
     """A span of releases reads as people say it."""
     said = [
         Rule("a", Severity.NOTE, "x", *span).versions
-        for span in ((None, None), (Release(0, 24), None), (None, Release(0, 23)), (Release(0, 24), Release(0, 24)))
+        for span in ((None, None), (Trait.TABLES, None), (None, Trait.TABLES), (Trait.TABLES, Trait.TABLES_ON_V2))
     ]
     assert said == ["all", "0.24 and later", "up to 0.23", "0.24"]
-    assert Rule("a", Severity.NOTE, "x", Release(0, 25), Release(0, 31)).versions == "0.25 to 0.31"
+    assert Rule("a", Severity.NOTE, "x", Trait.TABLES_ON_V2, Trait.V2_FOLLOWS_K).versions == "0.25 to 0.31"
 
 
 def test_impossible_deployments_are_refused() -> None:
