@@ -178,6 +178,7 @@ class Plan:
                     yield from self._if_new((condition, Cell(arm, batch_size, k)), here)
         if self._enough_starts(aboard):
             yield from self._repeated(condition, aboard)
+            yield from self._doubted(condition, aboard)
 
     def _if_new(self, key: tuple[Condition, Cell], here: set[tuple[Cell, Condition]]) -> Iterator[Cell]:
         condition, cell = key
@@ -190,6 +191,13 @@ class Plan:
             if self._looks(condition, batch_size) < MOST_VISITS:
                 cells = [Cell(arm, batch_size, k) for arm in aboard.arms for k in self._in_arm(arm, ks)]
                 yield from (cell for cell in cells if not self._is_given_up((condition, cell)))
+
+    def _doubted(self, condition: Condition, aboard: Aboard) -> Iterator[Cell]:
+        """Cells with a block far from the rest, once more, beside no speculation if that is aboard."""
+        slots = {slot.index for slot in aboard.slots}
+        for slot, cell in self._open(condition).doubted:
+            if slot in slots:
+                yield from (cell, *(Cell(arm, cell.batch_size, 0) for arm in aboard.arms if arm is Arm.NO_SPEC))
 
     def _refined(self, condition: Condition, arm: Arm) -> dict[int, set[int]]:
         """Batch sizes between the anchors, with Ks: those measured so far, and those to be looked at now."""

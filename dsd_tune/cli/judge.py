@@ -24,6 +24,7 @@ def judge(
     """A judge for a sweep's samples; a condition that cannot be fitted yet has nothing open, nor have costs alone."""
     from dsd_tune.errors import UsageError
     from dsd_tune.fit import Fit
+    from dsd_tune.model.suspects import suspects
     from dsd_tune.model.undecided import undecided
     from dsd_tune.records.measurement import Phase
 
@@ -36,7 +37,8 @@ def judge(
                 if fit.surface.cost_only:
                     continue
                 open_ = undecided(fit.surface, fit.max_num_seqs, fit.capture_limit, target_regret)
-                found[condition] = replace(open_, starts=_starts(fit, open_.gain))
+                doubted = tuple((block.slot, block.cell) for block in suspects(here))
+                found[condition] = replace(open_, doubted=doubted, starts=_starts(fit, open_.gain))
             except UsageError:
                 continue
         return found

@@ -39,10 +39,10 @@ def odd_blocks(samples: Iterable[Block | Failure]) -> list[tuple[Block, float]]:
 
 
 def suspects(samples: Iterable[Block | Failure]) -> list[Block]:
-    """The odd blocks whose cell their engine has not visited again, in the order in which they were taken.
+    """The odd blocks whose cell their engine has visited once, in the order in which they were taken.
 
-    A cell that contradicts itself may have several. Where it is taken again other cells of its batch size belong in the
-    same visit, since they tell how fast the machine is then.
+    A cell that contradicts itself may have several. Where it is taken again another cell of its batch size belongs in
+    the same visit, since that tells how fast the machine is then.
     """
     rows = list(samples)
     visits = defaultdict(set)
@@ -50,7 +50,7 @@ def suspects(samples: Iterable[Block | Failure]) -> list[Block]:
         if sample.stop == sample.cell.batch_size:
             visits[_place(sample)].add(sample.repetition)
     odd = [block for block, _ in odd_blocks(rows) if block.stop == block.cell.batch_size]
-    return [block for block in odd if max(visits[_place(block)]) == block.repetition]
+    return [block for block in odd if visits[_place(block)] == {block.repetition}]
 
 
 def _place(sample: Block | Failure) -> tuple[Phase, Condition, int, Cell]:

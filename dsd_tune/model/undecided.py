@@ -13,6 +13,7 @@ from dsd_tune.model.ranges import choose_table, surely_worse
 from dsd_tune.model.sampled import Array, Sampled
 from dsd_tune.model.surface import Surface
 from dsd_tune.model.weights import log_uniform_weights
+from dsd_tune.records.measurement import Cell
 from dsd_tune.records.profile import Interval
 from dsd_tune.records.table import Table
 
@@ -41,7 +42,7 @@ class Undecided:
     """`regret` is the share of TPOT that the table is expected to lose to the best K of each batch size.
 
     By batch size: Ks `in_play` where it was measured; those to `refine`, where nothing was, the most urgent first;
-    those to `repeat`.
+    those to `repeat`. `doubted` are slots and cells in which a block went wrong, to be taken again.
     `starts` is the number of engine starts that the verdict needs, 0 where more would not help it. `gain` is the log of
     how much slower no speculation is than the table, on average; None where that cannot be told.
     """
@@ -51,6 +52,7 @@ class Undecided:
     in_play: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     refine: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     repeat: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    doubted: tuple[tuple[int, Cell], ...] = ()
     starts: int = 0
 
     @classmethod

@@ -243,6 +243,17 @@ def test_ties_are_looked_at_again_and_not_for_ever() -> None:
     assert {s.cell.k for s in again if s.cell.batch_size == 4} == {1, 2}
 
 
+def test_a_cell_with_a_block_that_went_wrong_is_taken_again() -> None:
+    """By the engines that are still alive, beside no speculation; another sitting's block is past mending."""
+    samples = _measured(a_request(starts=2))
+    slots = (Slot(0, Phase.MAIN, NO_SPEC), Slot(1, Phase.MAIN, DSD))
+    aboard = Aboard(slots, {NO_SPEC: 2, DSD: 2})
+    doubted = Undecided(0.0, doubted=((1, Cell(DSD, 4, 2)), (99, Cell(DSD, 16, 1))))
+    (stop,) = _plan(a_request(starts=2), samples, doubted).stops(aboard)
+    assert stop.cells == (Cell(DSD, 4, 2), Cell(NO_SPEC, 4, 0))
+    assert stop.visit.repetition == 1
+
+
 def test_a_verdict_that_hangs_on_luck_gets_more_starts() -> None:
     """Where engine starts hide the verdict, both arms get another one, for the Ks in play alone."""
     samples = _measured(a_request(starts=2))
