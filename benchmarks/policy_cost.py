@@ -21,8 +21,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 from builders import a_profile
 from scheduling import FakeRequest
 
+from dsd_tune.records.interval import Interval
 from dsd_tune.records.measurement import Arm, Cell
-from dsd_tune.records.profile import CellEstimate, Interval, PositionAcceptance, Profile
+from dsd_tune.records.profile import CellEstimate, PositionAcceptance, Profile
 from dsd_tune.records.table import Table
 from dsd_tune.runtime.guard import Guard
 from dsd_tune.runtime.policies.choice import PolicyName

@@ -8,8 +8,9 @@ from dataclasses import fields
 from dsd_tune.errors import UsageError
 from dsd_tune.model.ratios import judged, mean_ratio, ratio, widening
 from dsd_tune.records.comparison import CellChange, Change, Comparison, KeyChange, PositionChange, Said
+from dsd_tune.records.interval import Interval
 from dsd_tune.records.measurement import Arm, Cell
-from dsd_tune.records.profile import CellEstimate, Interval, Profile, Verdict
+from dsd_tune.records.profile import CellEstimate, Profile, Verdict
 
 _MACHINE = ("device", "device_name", "driver", "threads", "gpu", "hardware")
 """Keys of fingerprints and of imported files that name the hardware."""

@@ -95,6 +95,7 @@ class Fit:
             decision=decision,
             conditions=(),
             warnings=warnings,
+            validation=None,
             created_at_s=created_at_s,
             dsd_tune_version=version,
         )
@@ -161,6 +162,7 @@ class ImportFit:
             decision=decision,
             conditions=(),
             warnings=warnings,
+            validation=None,
             created_at_s=created_at_s,
             dsd_tune_version=version,
         )

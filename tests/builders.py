@@ -18,6 +18,7 @@ from dsd_tune.model.undecided import Undecided
 from dsd_tune.plan import Slot
 from dsd_tune.records.condition import Condition
 from dsd_tune.records.environment import Environment
+from dsd_tune.records.interval import Interval
 from dsd_tune.records.measurement import Arm, Block, Cell, Failure, Phase, PromptCounts
 from dsd_tune.records.profile import (
     AcceptanceLength,
@@ -28,7 +29,6 @@ from dsd_tune.records.profile import (
     Crossover,
     Decision,
     HeldOut,
-    Interval,
     Limit,
     PositionAcceptance,
     Profile,
@@ -41,6 +41,7 @@ from dsd_tune.records.profile import (
 from dsd_tune.records.published import Fact, Published, PublishedAcceptance, PublishedRow
 from dsd_tune.records.run import Manifest, SweepRequest
 from dsd_tune.records.table import Table
+from dsd_tune.records.validation import ArmCommand, Load, ServedArm, ValidationRequest
 from dsd_tune.records.visit import Visit
 from dsd_tune.records.warning import Code, QualityWarning
 from dsd_tune.solve import decide
@@ -158,6 +159,7 @@ def a_profile(**changed: Any) -> Profile:
         decision=decision,
         conditions=(),
         warnings=(a_warning(),),
+        validation=None,
         created_at_s=3.0,
         dsd_tune_version="0.1.0",
     )
@@ -209,6 +211,19 @@ class AStep:
     def __post_init__(self) -> None:
         if self.decoding < 0:
             object.__setattr__(self, "decoding", self.batch_size)
+
+
+def a_load(**changed: Any) -> Load:
+    """A load of a server without speculation, with `changed` fields."""
+    load = Load(ServedArm.NO_SPEC, 0, 1, 1.5, 8, 0, 20.0, 1024, 0.04, 0.2, None, None, None)
+    return replace(load, **changed)
+
+
+def a_validation_request(**changed: Any) -> ValidationRequest:
+    """Two arms, two concurrencies and three starts, with `changed` fields."""
+    commands = (ArmCommand(ServedArm.NO_SPEC, ("model",)), ArmCommand(ServedArm.TABLE, ("model",)))
+    request = ValidationRequest(commands, (1, 4), 3, (8, 32), 128, 0.0, "digest")
+    return replace(request, **changed)
 
 
 class Shelf:

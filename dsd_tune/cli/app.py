@@ -25,6 +25,7 @@ from dsd_tune.cli.show import show
 from dsd_tune.cli.stdout import Stdout
 from dsd_tune.cli.sweep import sweep
 from dsd_tune.cli.testbed import testbed
+from dsd_tune.cli.validate import validate
 from dsd_tune.cli.watch import watch
 from dsd_tune.errors import DsdTuneError
 
@@ -47,6 +48,7 @@ app.command()(report)
 app.command("emit-config")(emit_config)
 app.command()(check)
 app.command()(replay)
+app.command()(validate)
 app.command()(probe)
 app.command()(watch)
 app.command()(diff)

@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from dsd_tune.fit import Fit
     from dsd_tune.model.undecided import Undecided
     from dsd_tune.records.condition import Condition
+    from dsd_tune.records.interval import Interval
     from dsd_tune.records.measurement import Block, Failure
-    from dsd_tune.records.profile import Interval
     from dsd_tune.records.run import Manifest
 
 LUCK_HIDES = 0.5

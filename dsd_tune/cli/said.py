@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 
 from dsd_tune.check.command_line import deployment, from_words
@@ -15,7 +16,19 @@ from dsd_tune.records.profile import Profile
 
 def said_of(profile: Profile) -> tuple[str, ...]:
     """Remarks on the emitted config, as sentences without a full stop."""
-    return (*_obedience(profile), *on_capture_sizes(profile), *to_fill_in(profile))
+    return (*_obedience(profile), *on_capture_sizes(profile), *to_fill_in(profile), *_validation(profile))
+
+
+def _validation(profile: Profile) -> tuple[str, ...]:
+    """What servers said of the profile; of an import nobody can ask one."""
+    if profile.request is None:
+        return ()
+    record = profile.validation
+    if record is None:
+        return ("Not validated: `dsd-tune validate` compares it with no speculation on real servers",)
+    day = time.strftime("%Y-%m-%d", time.gmtime(record.created_at_s))
+    levels = ", ".join(map(str, record.request.concurrency))
+    return (f"Validated on {day} with {levels} requests at a time: {record.outcome}",)
 
 
 def _obedience(profile: Profile) -> tuple[str, ...]:

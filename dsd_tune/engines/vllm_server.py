@@ -82,6 +82,7 @@ def vllm_server(
     """Run `vllm serve model --port port arguments...` on the loopback until the block ends, however it ends.
 
     `runtime` are variables of our plugin. The caller's own never reach the server: it would not be what was asked for.
+    If this process is killed, the server ends with it.
 
     Raises:
         UsageError: the port is taken.
@@ -93,8 +94,8 @@ def vllm_server(
     command = [str(_vllm_command()), "serve", model, *arguments, "--host", HOST, "--port", str(port)]
     with log.open("wb") as sink:
         process = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
+            [sys.executable, "-m", "dsd_tune.engines.leash", *command],
+            stdin=subprocess.PIPE,  # held open: its end is what the leash feels
             stdout=sink,
             stderr=subprocess.STDOUT,
             env=_environment(runtime or {}),
@@ -171,3 +172,5 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
+        if process.stdin is not None:
+            process.stdin.close()

@@ -11,7 +11,8 @@ import numpy as np
 from dsd_tune.model.ranges import TIE
 from dsd_tune.model.sampled import Sampled
 from dsd_tune.model.surface import Surface
-from dsd_tune.records.profile import Boundary, Comparison, Interval, Stretch
+from dsd_tune.records.interval import Interval
+from dsd_tune.records.profile import Boundary, Comparison, Stretch
 from dsd_tune.records.table import Range, Table
 
 if TYPE_CHECKING:

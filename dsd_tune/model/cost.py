@@ -17,8 +17,9 @@ import numpy as np
 from scipy.optimize import nnls
 
 from dsd_tune.model.sampled import Array, Sampled
+from dsd_tune.records.interval import Interval
 from dsd_tune.records.measurement import Arm, Cell
-from dsd_tune.records.profile import CriticalSize, Interval
+from dsd_tune.records.profile import CriticalSize
 
 _BENDS_TRIED = 24
 _REFITS = 100

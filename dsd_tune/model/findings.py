@@ -11,16 +11,9 @@ from dsd_tune.model.cost import critical_size
 from dsd_tune.model.neighbours import LogSteps, held_out, outliers
 from dsd_tune.model.sampled import Array, Sampled
 from dsd_tune.model.surface import Surface
+from dsd_tune.records.interval import Interval
 from dsd_tune.records.measurement import Arm, Cell
-from dsd_tune.records.profile import (
-    AcceptanceLength,
-    CellEstimate,
-    CriticalSize,
-    Crossover,
-    HeldOut,
-    Interval,
-    Tax,
-)
+from dsd_tune.records.profile import AcceptanceLength, CellEstimate, CriticalSize, Crossover, HeldOut, Tax
 
 ENOUGH_CELLS = 8
 """A law with six terms and a bend explains fewer cells whatever they are."""

@@ -9,7 +9,7 @@ from scipy.stats import norm
 
 from dsd_tune.model.sampled import Array
 from dsd_tune.records.comparison import Change, Said
-from dsd_tune.records.profile import Interval
+from dsd_tune.records.interval import Interval
 
 WORTH_SAYING = 0.01
 """A change under 1 % is no reason to do anything, however surely it is there."""

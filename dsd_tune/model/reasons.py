@@ -10,7 +10,8 @@ import numpy as np
 from dsd_tune.model.claims import Claims
 from dsd_tune.model.surface import Surface
 from dsd_tune.model.weights import Weights
-from dsd_tune.records.profile import Interval, Verdict
+from dsd_tune.records.interval import Interval
+from dsd_tune.records.profile import Verdict
 from dsd_tune.records.table import Table
 
 _SHOWN = 8

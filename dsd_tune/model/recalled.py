@@ -16,8 +16,9 @@ import numpy as np
 from dsd_tune.model.filling import fill
 from dsd_tune.model.sampled import DRAWS, Array, Sampled
 from dsd_tune.model.surface import Surface, spread
+from dsd_tune.records.interval import Interval
 from dsd_tune.records.measurement import Arm, Cell
-from dsd_tune.records.profile import CellEstimate, Interval, Profile
+from dsd_tune.records.profile import CellEstimate, Profile
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -8,7 +8,7 @@ import numpy as np
 from scipy.stats import t as student
 
 from dsd_tune.model.sampled import Array
-from dsd_tune.records.profile import Interval
+from dsd_tune.records.interval import Interval
 
 
 @dataclass(frozen=True, slots=True)

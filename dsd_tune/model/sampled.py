@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dsd_tune.records.profile import Comparison, Interval
+from dsd_tune.records.interval import Interval
+from dsd_tune.records.profile import Comparison
 
 Array = NDArray[np.float64]
 

@@ -8,8 +8,8 @@ import numpy as np
 
 from dsd_tune.model.sampled import Array
 from dsd_tune.model.timing import Timings, change, collect
+from dsd_tune.records.interval import Interval
 from dsd_tune.records.measurement import Block
-from dsd_tune.records.profile import Interval
 
 
 def trend(blocks: Sequence[Block]) -> Interval | None:

@@ -13,8 +13,8 @@ from dsd_tune.model.ranges import choose_table, surely_worse
 from dsd_tune.model.sampled import Array, Sampled
 from dsd_tune.model.surface import Surface
 from dsd_tune.model.weights import log_uniform_weights
+from dsd_tune.records.interval import Interval
 from dsd_tune.records.measurement import Cell
-from dsd_tune.records.profile import Interval
 from dsd_tune.records.table import Table
 
 MAY_WIN = 0.05

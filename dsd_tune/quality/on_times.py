@@ -10,8 +10,8 @@ from dsd_tune.model.suspects import comparable, odd_blocks
 from dsd_tune.model.timing import collect, variations
 from dsd_tune.model.trend import first_round, trend
 from dsd_tune.quality.listing import listed
+from dsd_tune.records.interval import Interval
 from dsd_tune.records.measurement import Block, Failure, Phase
-from dsd_tune.records.profile import Interval
 from dsd_tune.records.warning import Code, QualityWarning
 
 NOISY = 0.1

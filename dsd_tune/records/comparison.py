@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from dsd_tune.records.interval import Interval
 from dsd_tune.records.measurement import Cell
-from dsd_tune.records.profile import Interval
 
 
 class Said(StrEnum):

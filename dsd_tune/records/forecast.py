@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dsd_tune.records.comparison import Change
-from dsd_tune.records.profile import Interval
+from dsd_tune.records.interval import Interval
 
 
 @dataclass(frozen=True, slots=True)

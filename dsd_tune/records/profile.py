@@ -8,24 +8,13 @@ from enum import StrEnum
 
 from dsd_tune.records.condition import Condition
 from dsd_tune.records.environment import Environment
+from dsd_tune.records.interval import Interval
 from dsd_tune.records.measurement import Cell
 from dsd_tune.records.published import Fact
 from dsd_tune.records.run import SweepRequest
 from dsd_tune.records.table import Table
+from dsd_tune.records.validation import Validation
 from dsd_tune.records.warning import QualityWarning
-
-
-@dataclass(frozen=True, slots=True)
-class Interval:
-    """A value and its 95 % interval, in the unit its field's name gives."""
-
-    value: float
-    low: float
-    high: float
-
-    def __post_init__(self) -> None:
-        if not all(map(math.isfinite, (self.value, self.low, self.high))) or self.low > self.high:
-            raise ValueError(f"an interval must be finite and ordered, got {self}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,6 +263,7 @@ class Profile:
     decision: Decision
     conditions: tuple[ConditionResult, ...]
     warnings: tuple[QualityWarning, ...]
+    validation: Validation | None
     created_at_s: float
     dsd_tune_version: str
 

@@ -10,8 +10,9 @@ from dsd_tune.emit.decision import advised_table
 from dsd_tune.emit.formats import Format, emit
 from dsd_tune.errors import UsageError
 from dsd_tune.records.environment import Environment, GraphUse
+from dsd_tune.records.interval import Interval
 from dsd_tune.records.measurement import Arm, Block, Cell, Failure
-from dsd_tune.records.profile import CellEstimate, Interval, Profile
+from dsd_tune.records.profile import CellEstimate, Profile
 from dsd_tune.report.conditions import rows
 from dsd_tune.report.document import Code, Document, Grid, Pairs, Part, Points, Section
 from dsd_tune.report.grid import columns_of, findings, grounds, heading, headline

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from dsd_tune.records.comparison import Change, Said
 from dsd_tune.records.forecast import Against, ChoiceForecast, Forecast, Spread
-from dsd_tune.records.profile import Interval
+from dsd_tune.records.interval import Interval
 from dsd_tune.report.grid import facts
 
 _WORDS = {Said.BETTER: "less", Said.WORSE: "more", Said.UNCLEAR: "cannot tell"}

@@ -12,6 +12,7 @@ from rich.measure import Measurement
 from rich.table import Table as Grid
 from rich.text import Text
 
+from dsd_tune.records.interval import Interval
 from dsd_tune.records.measurement import Arm, Cell
 from dsd_tune.records.profile import (
     Boundary,
@@ -21,7 +22,6 @@ from dsd_tune.records.profile import (
     Crossover,
     Decision,
     HeldOut,
-    Interval,
     Profile,
     Verdict,
 )

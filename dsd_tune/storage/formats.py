@@ -13,6 +13,7 @@ from dsd_tune.records.measurement import Block, Failure
 from dsd_tune.records.profile import Profile
 from dsd_tune.records.published import Published
 from dsd_tune.records.run import Manifest, SweepRequest
+from dsd_tune.records.validation import Load, ValidationRequest
 from dsd_tune.records.worker import Worker
 from dsd_tune.storage import codec, files
 from dsd_tune.storage.upgrades import (
@@ -23,6 +24,7 @@ from dsd_tune.storage.upgrades import (
     profile_4,
     profile_5,
     profile_6,
+    profile_7,
     sample_2,
 )
 
@@ -48,7 +50,8 @@ SAMPLES_VERSION = 2
 # 5 (0.1.0): warnings have codes, cells and hints; comparisons say what they could have told, cells how their blocks
 #            scatter, and the variance whether the machine drifted and what limits the verdict.
 # 6 (0.1.0): the environment as in manifest 3; a part for each condition; cost without acceptance.
-PROFILE_VERSION = 6
+# 7 (0.1.0): what servers said of it.
+PROFILE_VERSION = 7
 
 # published.json
 # 1 (0.1.0): first.
@@ -57,6 +60,14 @@ PUBLISHED_VERSION = 1
 # worker.json
 # 1 (0.1.0): first.
 WORKER_VERSION = 1
+
+# validation.json
+# 1 (0.1.0): first.
+VALIDATION_VERSION = 1
+
+# loads.jsonl
+# 1 (0.1.0): first.
+LOADS_VERSION = 1
 
 Upgrade = Callable[[object], object]
 
@@ -68,6 +79,7 @@ UPGRADES: dict[tuple[str, int], Upgrade] = {
     ("profile", 3): profile_4,
     ("profile", 4): profile_5,
     ("profile", 5): profile_6,
+    ("profile", 6): profile_7,
 }
 """By kind and version N-1: turns a body into version N."""
 
@@ -88,6 +100,10 @@ MANIFEST = Kind("manifest", MANIFEST_VERSION, Manifest)
 PROFILE = Kind("profile", PROFILE_VERSION, Profile)
 PUBLISHED = Kind("published", PUBLISHED_VERSION, Published)
 WORKER = Kind("worker", WORKER_VERSION, Worker)
+VALIDATION = Kind("validation", VALIDATION_VERSION, ValidationRequest)
+
+LOADS = Kind("loads", LOADS_VERSION, Load)
+"""A file of JSON lines: a header, then one record a line."""
 
 _SAMPLES = "samples"
 _SAMPLE_RECORDS: dict[str, type[Block | Failure]] = {"block": Block, "failure": Failure}
@@ -181,6 +197,39 @@ def parse_sample(document: object, request: SweepRequest, where: str) -> Block |
     version = _version(document, _SAMPLES, SAMPLES_VERSION, where)
     line = {key: value for key, value in cast(dict[str, object], document).items() if key not in ("format", "version")}
     return _sample(_sample_upgraded(line, version, request), where, with_prompts=True)
+
+
+def write_lines(kind: Kind[T], path: Path, records: Iterable[T]) -> None:
+    """Replace the file by a header and `records`, one a line.
+
+    Raises:
+        DsdTuneError: the disk refused; the old file is untouched.
+    """
+    lines = [_compact(_header(kind.word, kind.version)), *(_compact(codec.encode(record)) for record in records)]
+    files.write_text(path, "".join(f"{line}\n" for line in lines))
+
+
+def append_line(path: Path, record: Load) -> None:
+    """Add one record to a file of JSON lines of the current version, and wait until it is on the disk.
+
+    Raises:
+        DsdTuneError: the disk refused; the file is as it was.
+    """
+    files.append_line(path, _compact(codec.encode(record)))
+
+
+def read_lines(kind: Kind[T], path: Path) -> list[T]:
+    """The records of a file in their order. A line that a crash left unfinished is none.
+
+    Raises:
+        UsageError: missing, another kind, a newer version, or a finished line that holds no such record.
+    """
+    lines = files.read_json_lines(path)
+    version = _version(lines[0] if lines else None, kind.word, kind.version, str(path))
+    return [
+        _decoded(kind.record, _upgraded(kind.word, version, kind.version, line), kind.word, f"{path}, line {number},")
+        for number, line in enumerate(lines[1:], start=2)
+    ]
 
 
 def _sample_line(sample: Block | Failure) -> str:

@@ -115,6 +115,11 @@ def profile_3(body: Any) -> Any:  # noqa: ANN401 (JSON, checked when it is decod
     return body | {"decision": body["decision"] | {"capture_sizes": []}, "roofline_tokens": None}
 
 
+def profile_7(body: Any) -> Any:  # noqa: ANN401 (JSON, checked when it is decoded)
+    """From version 6: nobody had asked servers."""
+    return body | {"validation": None} if isinstance(body, dict) else body
+
+
 def _three(variance: dict[str, float]) -> dict[str, float]:
     """The first profiles did not tell the machine's drift from the scatter of blocks."""
     if "within_start" not in variance:

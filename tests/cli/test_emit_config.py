@@ -6,14 +6,17 @@ from typing import Any
 
 import pytest
 import yaml
-from builders import a_decided_profile
+from builders import a_decided_profile, a_validation_request
 
 from dsd_tune.emit.formats import Format, emit
+from dsd_tune.records.comparison import Said
 from dsd_tune.records.profile import Comparison, Profile, Verdict
 from dsd_tune.records.table import Table
+from dsd_tune.records.validation import ServedArm, Validation
 from dsd_tune.storage import formats
 
 OBEYED = "vLLM 0.32 or later obeys this table"
+NOT_VALIDATED = "Not validated: `dsd-tune validate` compares it with no speculation on real servers"
 
 FOR_VLLM = [form for form in Format if form.is_for_vllm]
 
@@ -32,7 +35,7 @@ def _file(folder: Path, verdict: Verdict = Verdict.TABLE, **changed: Any) -> Pat
 def test_stdout_is_what_to_paste(cli: Any, tmp_path: Path, form: Format) -> None:
     """Stdout holds the text in the format asked for and nothing else; stderr holds remarks alone."""
     said = cli("emit-config", _file(tmp_path), "--format", form)
-    emission = emit(a_decided_profile(method="eagle"), form, *([OBEYED] if form.is_for_vllm else []))
+    emission = emit(a_decided_profile(method="eagle"), form, *([OBEYED, NOT_VALIDATED] if form.is_for_vllm else []))
     assert said.out == emission.text + "\n"
     assert said.err.splitlines() == [f"Note: {remark}." for remark in emission.remarks]
     assert said.code == 0
@@ -102,7 +105,18 @@ def test_data_parallel_ranks_change_nothing_else(cli: Any, tmp_path: Path) -> No
 def test_the_cpu_build_needs_no_way_to_its_runner(cli: Any, tmp_path: Path) -> None:
     """On a CPU vLLM chooses model runner V1 by itself."""
     said = cli("emit-config", _file(tmp_path, runner="v1", device="cpu"))
-    assert said.err == "Note: vLLM 0.24 or later obeys this table on model runner V1.\n"
+    assert said.err.splitlines()[0] == "Note: vLLM 0.24 or later obeys this table on model runner V1."
+
+
+def test_what_servers_said_stands_beside_the_text(cli: Any, tmp_path: Path) -> None:
+    """A validated profile says when, under which load and with what outcome."""
+    validation = Validation(
+        a_validation_request(), ServedArm.TABLE, (), (), Said.BETTER, (), loads=12, created_at_s=1764500000.0
+    )
+    path = tmp_path / "profile.json"
+    formats.write(formats.PROFILE, path, replace(a_decided_profile(method="eagle"), validation=validation))
+    named = "Validated on 2025-11-30 with 1, 4 requests at a time: table is better than no speculation"
+    assert f"Note: {named}." in cli("emit-config", path).err.splitlines()
 
 
 def test_a_table_that_no_vllm_obeys_is_said_to_be_one(cli: Any, tmp_path: Path) -> None:

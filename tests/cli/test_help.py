@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-WORK_ORDER = ["plan", "sweep", "fit", "show", "report", "emit-config", "check", "replay", "probe", "watch"]
+WORK_ORDER = ["plan", "sweep", "fit", "show", "report", "emit-config", "check", "replay", "validate", "probe", "watch"]
 """Commands as a user meets them; others may stand between."""
 
 

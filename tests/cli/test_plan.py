@@ -6,8 +6,9 @@ import pytest
 from builders import a_profile, an_environment
 
 from dsd_tune.engines.simulated import SimulatedEngine
+from dsd_tune.records.interval import Interval
 from dsd_tune.records.measurement import Arm, Cell
-from dsd_tune.records.profile import CellEstimate, Interval
+from dsd_tune.records.profile import CellEstimate
 from dsd_tune.storage import formats
 
 EAGLE = '{"method": "eagle", "model": "drafter"}'

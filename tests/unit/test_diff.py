@@ -7,8 +7,9 @@ from builders import a_decided_profile, a_profile, an_environment
 from dsd_tune.diff import compare
 from dsd_tune.errors import UsageError
 from dsd_tune.records.comparison import Said
+from dsd_tune.records.interval import Interval
 from dsd_tune.records.measurement import Arm, Cell
-from dsd_tune.records.profile import CellEstimate, Interval, PositionAcceptance, Profile, Verdict
+from dsd_tune.records.profile import CellEstimate, PositionAcceptance, Profile, Verdict
 from dsd_tune.records.published import Fact
 
 

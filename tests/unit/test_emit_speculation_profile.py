@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from dsd_tune.emit.formats import Format, emit
 from dsd_tune.errors import UsageError
-from dsd_tune.records.profile import AcceptanceLength, Interval, PositionAcceptance, Profile, Verdict
+from dsd_tune.records.interval import Interval
+from dsd_tune.records.profile import AcceptanceLength, PositionAcceptance, Profile, Verdict
 
 RATES = (0.816082, 0.633750, 0.475053)
 """Of nvidia/MiniMax-M2.7-DFlash on MT-Bench, as Model-Optimizer's own pull request 2247 states them."""

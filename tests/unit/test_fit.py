@@ -14,8 +14,9 @@ from dsd_tune.engines.simulated import Noise, SimulatedEngine
 from dsd_tune.errors import UsageError
 from dsd_tune.fit import Fit
 from dsd_tune.records.environment import GraphUse
+from dsd_tune.records.interval import Interval
 from dsd_tune.records.measurement import Arm, Block, Cell
-from dsd_tune.records.profile import Interval, Profile, Source, Verdict
+from dsd_tune.records.profile import Profile, Source, Verdict
 from dsd_tune.solve import decide
 from dsd_tune.storage import codec
 

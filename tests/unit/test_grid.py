@@ -5,6 +5,7 @@ import pytest
 from builders import a_profile, a_warning
 from rich.console import Console
 
+from dsd_tune.records.interval import Interval
 from dsd_tune.records.measurement import Arm, Cell
 from dsd_tune.records.profile import (
     AcceptanceLength,
@@ -13,7 +14,6 @@ from dsd_tune.records.profile import (
     Comparison,
     CriticalSize,
     Crossover,
-    Interval,
     Limit,
     PositionAcceptance,
     Profile,

@@ -13,7 +13,8 @@ from dsd_tune.errors import UsageError
 from dsd_tune.importers.declared import Declared
 from dsd_tune.importers.found import Found
 from dsd_tune.importers.recognise import read_measurements
-from dsd_tune.records.profile import AcceptanceLength, Interval, PositionAcceptance
+from dsd_tune.records.interval import Interval
+from dsd_tune.records.profile import AcceptanceLength, PositionAcceptance
 
 RATES = (0.816082, 0.633750, 0.475053)
 """Of nvidia/MiniMax-M2.7-DFlash on MT-Bench, as Model-Optimizer's own pull request 2247 states them."""

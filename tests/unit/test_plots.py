@@ -14,8 +14,9 @@ from matplotlib.patches import Rectangle
 from dsd_tune.engines.cost_law import CostLaw
 from dsd_tune.engines.simulated import Noise, SimulatedEngine
 from dsd_tune.records.environment import GraphUse
+from dsd_tune.records.interval import Interval
 from dsd_tune.records.measurement import Arm, Cell
-from dsd_tune.records.profile import CriticalSize, Interval, Profile, Verdict
+from dsd_tune.records.profile import CriticalSize, Profile, Verdict
 from dsd_tune.records.table import Table
 from dsd_tune.report.pictures import pictures, undrawn
 from dsd_tune.report.plots.acceptance import acceptance_plot

@@ -3,7 +3,7 @@ import pytest
 
 from dsd_tune.model.ratios import judged, mean_ratio, ratio, widening
 from dsd_tune.records.comparison import Change, Said
-from dsd_tune.records.profile import Interval
+from dsd_tune.records.interval import Interval
 
 
 def test_equal_runs_have_the_width_of_their_difference() -> None:

@@ -9,8 +9,9 @@ from dsd_tune.engines.simulated import Noise, SimulatedEngine
 from dsd_tune.fit import Fit
 from dsd_tune.model.recalled import surface_of, with_acceptance
 from dsd_tune.model.sampled import Sampled
+from dsd_tune.records.interval import Interval
 from dsd_tune.records.measurement import Arm, Cell
-from dsd_tune.records.profile import CellEstimate, Interval, Profile
+from dsd_tune.records.profile import CellEstimate, Profile
 from dsd_tune.solve import decide
 
 

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from dsd_tune.records.condition import Condition
 from dsd_tune.records.environment import GraphUse
+from dsd_tune.records.interval import Interval
 from dsd_tune.records.measurement import Arm, Cell, Phase, PromptCounts
-from dsd_tune.records.profile import Interval, Verdict
+from dsd_tune.records.profile import Verdict
 from dsd_tune.records.prompt import Prompt
 from dsd_tune.records.table import Range, Table
 from dsd_tune.records.visit import Visit

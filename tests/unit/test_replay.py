@@ -16,8 +16,8 @@ from dsd_tune.model.recalled import with_acceptance
 from dsd_tune.model.sampled import Sampled
 from dsd_tune.model.surface import Surface
 from dsd_tune.records.comparison import Said
+from dsd_tune.records.interval import Interval
 from dsd_tune.records.measurement import Arm
-from dsd_tune.records.profile import Interval
 from dsd_tune.records.table import Table
 from dsd_tune.records.trace import Request
 from dsd_tune.replay import replay

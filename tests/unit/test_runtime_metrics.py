@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 from serving import a_fitting_profile, a_serving, a_vllm_config, write_profile
 
+from dsd_tune.records.interval import Interval
 from dsd_tune.records.measurement import Arm, Cell
-from dsd_tune.records.profile import CellEstimate, Interval, PositionAcceptance, Profile
+from dsd_tune.records.profile import CellEstimate, PositionAcceptance, Profile
 from dsd_tune.runtime import options
 from dsd_tune.runtime.expectation import Expectation, State
 from dsd_tune.runtime.meter import Meter

@@ -90,6 +90,11 @@ def test_files_in_which_nothing_was_stated_still_load() -> None:
     assert (profile.conditions, profile.cost_only) == ((), False)
 
 
+def test_profiles_that_no_server_tried_still_load() -> None:
+    """A profile written before `validate` is one that was not validated."""
+    assert formats.read(PROFILE, GOLDEN / "profile-6.json") == a_profile(validation=None)
+
+
 def _of_version_4(profile: Profile) -> Profile:
     """A profile without what that version could not say."""
     decision = profile.decision

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from matplotlib.patches import Patch
 
-from dsd_tune.records.profile import CellEstimate, Interval, Profile
+from dsd_tune.records.interval import Interval
+from dsd_tune.records.profile import CellEstimate, Profile
 from dsd_tune.report.plots.lines import Piece, bars, batch_sizes, fixed_pieces, table_pieces
 from dsd_tune.report.plots.style import (
     BATCH_SIZE,

@@ -10,8 +10,9 @@ import numpy as np
 from matplotlib.colors import Normalize
 from matplotlib.patches import Patch, Rectangle
 
+from dsd_tune.records.interval import Interval
 from dsd_tune.records.measurement import Arm
-from dsd_tune.records.profile import CellEstimate, Interval, Profile
+from dsd_tune.records.profile import CellEstimate, Profile
 from dsd_tune.report.plots.lines import Line, batch_sizes, chosen, lines
 from dsd_tune.report.plots.style import BATCH_SIZE, BLACK, GREY, figure, legend_below, styled
 

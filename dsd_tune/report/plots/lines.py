@@ -11,8 +11,9 @@ import numpy as np
 
 from dsd_tune.emit.decision import advised_table
 from dsd_tune.model.claims import JUMP
+from dsd_tune.records.interval import Interval
 from dsd_tune.records.measurement import Arm, Cell
-from dsd_tune.records.profile import CellEstimate, Interval, Profile, Verdict
+from dsd_tune.records.profile import CellEstimate, Profile, Verdict
 from dsd_tune.records.table import Range, Table
 from dsd_tune.report.grid import columns_of, heading
 

@@ -1,0 +1,95 @@
+"""Real HTTP load by `vllm bench serve`: streaming requests at a fixed concurrency against a server that is running."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dsd_tune.engines.vllm_log import last_words
+from dsd_tune.errors import EngineFailed, EnvironmentUnfit
+
+LIMIT_S = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class LoadOrder:
+    """What to ask of a server: `requests` of `output_tokens` each, `concurrency` of them at a time.
+
+    `prompts` is a JSONL file with one `prompt` a line; every load begins with its first. Without
+    a model it is the first that the server names. `chat` puts the model's chat template around each prompt.
+    """
+
+    model: str | None
+    prompts: Path
+    concurrency: int
+    requests: int
+    output_tokens: int
+    temperature: float
+    chat: bool
+
+
+def bench(url: str, order: LoadOrder, result: Path) -> Mapping[str, Any]:
+    """Run one load, and as many requests before it as are served at once, which are not counted.
+
+    `result` keeps vLLM's own JSON; beside it lies a log.
+
+    Raises:
+        EnvironmentUnfit: there is no `vllm` command beside this Python.
+        EngineFailed: the load did not finish, or left no result.
+    """
+    log = result.with_suffix(".log")
+    command = [sys.executable, "-m", "dsd_tune.engines.leash", *_command(url, order, result)]
+    with (
+        log.open("wb") as sink,
+        subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=sink, stderr=subprocess.STDOUT, start_new_session=True
+        ) as process,
+    ):
+        try:
+            code = process.wait(LIMIT_S)
+        except subprocess.TimeoutExpired as error:
+            raise EngineFailed(f"vllm bench serve took more than {LIMIT_S:.0f} s.", f"Its log is {log}.") from error
+        finally:
+            if process.stdin is not None:
+                process.stdin.close()
+    if code or not result.exists():
+        raise EngineFailed(f"vllm bench serve failed. {last_words(log)}", f"Its log is {log}.")
+    document: Mapping[str, Any] = json.loads(result.read_text(encoding="utf-8"))
+    return document
+
+
+def _command(url: str, order: LoadOrder, result: Path) -> list[str]:
+    vllm = Path(sys.executable).parent / "vllm"
+    if not vllm.exists():
+        raise EnvironmentUnfit(f"There is no {vllm}.", "Install vLLM into the environment of dsd-tune.")
+    flags = {
+        "--base-url": url,
+        "--dataset-name": "custom",
+        "--dataset-path": str(order.prompts),
+        "--custom-output-len": str(order.output_tokens),
+        "--num-prompts": str(order.requests),
+        "--num-warmups": str(order.concurrency),
+        "--max-concurrency": str(order.concurrency),
+        "--temperature": str(order.temperature),
+        "--percentile-metrics": "ttft,tpot",
+        "--metric-percentiles": "99",
+        "--result-dir": str(result.parent),
+        "--result-filename": result.name,
+    }
+    if order.model is not None:
+        flags["--model"] = order.model
+    template = [] if order.chat else ["--skip-chat-template"]
+    switches = ["--ignore-eos", "--save-result", "--disable-tqdm", "--disable-shuffle", *template]
+    return [str(vllm), "bench", "serve", *(word for pair in flags.items() for word in pair), *switches]
+
+
+def has_chat_template(model: str) -> bool:
+    """Whether a model's tokenizer has one; the sweep sends prompts as they are if not."""
+    from transformers import AutoTokenizer
+
+    return bool(getattr(AutoTokenizer.from_pretrained(model), "chat_template", None))

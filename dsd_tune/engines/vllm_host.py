@@ -1,0 +1,103 @@
+"""Starts `vllm serve` for one arm after another, and lets `vllm bench serve` be its clients."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dsd_tune.engines.vllm_bench import LoadOrder, bench, has_chat_template
+from dsd_tune.engines.vllm_server import vllm_server
+from dsd_tune.errors import EngineFailed
+from dsd_tune.records.validation import ArmCommand, Load, ServedArm, ValidationRequest
+
+ENOUGH_FOR_P99 = 662
+"""Requests from which a 99th percentile is known to within half a percent of its rank at 99 % (MLPerf Inference)."""
+
+
+@dataclass(frozen=True, slots=True)
+class VllmClient:
+    """Clients of the server at `url`, which serves `model` as `arm`; without a name, the first it serves."""
+
+    url: str
+    model: str | None
+    arm: ServedArm
+    request: ValidationRequest
+    prompts: Path
+    results: Path
+
+    def load(self, concurrency: int, start: int) -> Load:
+        """See `validate.Client`. vLLM's own JSON is kept."""
+        order = LoadOrder(
+            model=self.model,
+            prompts=self.prompts,
+            concurrency=concurrency,
+            requests=self.request.requests[self.request.concurrency.index(concurrency)],
+            output_tokens=self.request.output_tokens,
+            temperature=self.request.temperature,
+            chat=self.model is None or has_chat_template(self.model),
+        )
+        taken_at_s = time.time()
+        result = self.results / f"{self.arm}-{start}-{concurrency}.json"
+        return read_load(bench(self.url, order, result), self.arm, start, concurrency, taken_at_s)
+
+
+@dataclass(frozen=True, slots=True)
+class VllmHost:
+    """Serves on the loopback at `port`, one server at a time; logs and results go to `directory`."""
+
+    request: ValidationRequest
+    prompts: Path
+    port: int
+    directory: Path
+
+    @contextmanager
+    def serve(self, command: ArmCommand, start: int) -> Iterator[VllmClient]:
+        """See `validate.Host`.
+
+        Raises:
+            UsageError: the port is taken.
+            EngineFailed: the server did not come up.
+        """
+        model, *arguments = command.arguments
+        log = self.directory / "logs" / f"{command.arm}-{start}.log"
+        with vllm_server(model, arguments, self.port, log, runtime=dict(command.environment)) as server:
+            yield self.client(server.url, model, command.arm)
+
+    def client(self, url: str, model: str | None, arm: ServedArm) -> VllmClient:
+        """Clients of a server that is running."""
+        results = self.directory / "loads"
+        results.mkdir(parents=True, exist_ok=True)
+        return VllmClient(url, model, arm, self.request, self.prompts, results)
+
+
+def read_load(result: Mapping[str, Any], arm: ServedArm, start: int, concurrency: int, taken_at_s: float) -> Load:
+    """A load from the JSON of `vllm bench serve`.
+
+    Raises:
+        EngineFailed: it has not what every such file has, or no request was answered.
+    """
+    try:
+        requests = result["completed"] + result["failed"]
+        enough = requests >= ENOUGH_FOR_P99
+        return Load(
+            arm=arm,
+            start=start,
+            concurrency=concurrency,
+            taken_at_s=taken_at_s,
+            requests=requests,
+            failed=result["failed"],
+            duration_s=float(result["duration"]),
+            output_tokens=result["total_output_tokens"],
+            tpot_s=result["mean_tpot_ms"] / 1e3,
+            ttft_s=result["mean_ttft_ms"] / 1e3,
+            tpot_p99_s=result["p99_tpot_ms"] / 1e3 if enough else None,
+            ttft_p99_s=result["p99_ttft_ms"] / 1e3 if enough else None,
+            acceptance_length=result.get("spec_decode_acceptance_length"),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        what = f"The result of vllm bench serve for {arm} at concurrency {concurrency} says no TPOT: {error}."
+        raise EngineFailed(what, "See its log, in the directory of the validation.") from error

@@ -1,0 +1,160 @@
+"""What real servers showed: loads, each one arm at one concurrency, and what follows from them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+
+from dsd_tune.records.comparison import Said
+from dsd_tune.records.interval import Interval
+
+
+class ServedArm(StrEnum):
+    """A way to serve that is compared with others."""
+
+    NO_SPEC = "no_spec"
+    """Without speculation."""
+    NO_SPEC_TWIN = "no_spec_twin"
+    """The same again under another name: what a comparison of equals looks like on this machine."""
+    FIXED = "fixed_k"
+    """The best fixed K of the profile."""
+    TABLE = "table"
+    """The table of the profile."""
+    POLICY = "policy"
+    """The table's engine with a policy of the runtime setting K."""
+    ADAPTIVE = "adaptive_verification"
+    """vLLM's own choice of what to verify, up to the table's largest K."""
+
+    @property
+    def words(self) -> str:
+        """What it is called in a sentence."""
+        names = {self.NO_SPEC: "no speculation", self.NO_SPEC_TWIN: "no speculation again", self.FIXED: "fixed K"}
+        more = {self.TABLE: "table", self.POLICY: "table with policy", self.ADAPTIVE: "adaptive verification"}
+        return {**names, **more}[self]
+
+
+@dataclass(frozen=True, slots=True)
+class ArmCommand:
+    """The words after `vllm serve`, and variables of its environment, as pairs."""
+
+    arm: ServedArm
+    arguments: tuple[str, ...]
+    environment: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ValidationRequest:
+    """One validation as asked for: every arm is started `starts` times and loaded at each concurrency.
+
+    At `concurrency[i]` a load is `requests[i]` requests, the same for every arm, each of `output_tokens`, which servers
+    must not cut short. No `commands` means servers that others started.
+    """
+
+    commands: tuple[ArmCommand, ...]
+    concurrency: tuple[int, ...]
+    starts: int
+    requests: tuple[int, ...]
+    output_tokens: int
+    temperature: float
+    prompts_digest: str
+
+    def __post_init__(self) -> None:
+        if not self.concurrency or list(self.concurrency) != sorted(set(self.concurrency)) or self.concurrency[0] < 1:
+            raise ValueError(f"concurrencies must be 1 or more, rise and differ, got {self.concurrency}")
+        if len(self.requests) != len(self.concurrency) or min(*self.requests, self.starts, self.output_tokens - 1) < 1:
+            raise ValueError("each concurrency needs a request, a validation a start, and a TPOT two tokens")
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What clients of one server start saw at one concurrency.
+
+    `start` counts the starts of this arm. `tpot_s` and `ttft_s` are means over requests; the 99th percentiles are
+    None where fewer requests than these need were made. `acceptance_length` is None where nothing was drafted.
+    """
+
+    arm: ServedArm
+    start: int
+    concurrency: int
+    taken_at_s: float
+    requests: int
+    failed: int
+    duration_s: float
+    output_tokens: int
+    tpot_s: float
+    ttft_s: float
+    tpot_p99_s: float | None
+    ttft_p99_s: float | None
+    acceptance_length: float | None
+
+    def __post_init__(self) -> None:
+        if not all(math.isfinite(s) and s > 0 for s in (self.duration_s, self.tpot_s, self.ttft_s)):
+            raise ValueError(f"times must be positive and finite, got {self}")
+        if not 0 <= self.failed <= self.requests or self.output_tokens < 1:
+            raise ValueError(f"a load needs requests that were answered, got {self}")
+
+    @property
+    def throughput(self) -> float:
+        """Output tokens a second."""
+        return self.output_tokens / self.duration_s
+
+
+@dataclass(frozen=True, slots=True)
+class ArmComparison:
+    """`arm` against `against`, over all concurrencies if `concurrency` is None.
+
+    The three are shares saved of TPOT and TTFT and won of throughput: 0.1 is 10 %. `detectable` is the smallest
+    share of TPOT that a difference would have to have to be seen four times in five; None after a single start.
+    """
+
+    arm: ServedArm
+    against: ServedArm
+    concurrency: int | None
+    tpot: Interval
+    throughput: Interval
+    ttft: Interval
+    detectable: float | None
+    said: Said
+
+    @property
+    def overall(self) -> bool:
+        """Whether it is over all concurrencies."""
+        return self.concurrency is None
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """TPOT as the profile says and as a server showed, in seconds; `predicted` is None where nothing is claimed."""
+
+    arm: ServedArm
+    concurrency: int
+    predicted: Interval | None
+    measured: Interval
+
+    @property
+    def error(self) -> float | None:
+        """How far the prediction is above what was measured, as a share of that."""
+        return self.predicted.value / self.measured.value - 1 if self.predicted else None
+
+
+@dataclass(frozen=True, slots=True)
+class Validation:
+    """What servers said about a profile's advice. `said` is of `advised`, against no speculation."""
+
+    request: ValidationRequest
+    advised: ServedArm
+    comparisons: tuple[ArmComparison, ...]
+    predictions: tuple[Prediction, ...]
+    said: Said
+    remarks: tuple[str, ...]
+    loads: int
+    created_at_s: float
+
+    @property
+    def outcome(self) -> str:
+        """What it comes to, in words."""
+        if self.advised is ServedArm.NO_SPEC:
+            return f"no speculation is {'not beaten' if self.said is Said.SAME else 'beaten by another arm'}"
+        what = {Said.SAME: "the same as", Said.UNCLEAR: "not told apart from"}.get(self.said, f"{self.said} than")
+        return f"{self.advised.words} is {what} no speculation"

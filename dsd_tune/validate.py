@@ -1,0 +1,144 @@
+"""Validate: real servers, one arm after another in balanced order, each loaded at every concurrency."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
+from typing import Protocol
+
+from dsd_tune.model.served import compare, measured
+from dsd_tune.records.comparison import Said
+from dsd_tune.records.interval import Interval
+from dsd_tune.records.profile import Verdict
+from dsd_tune.records.validation import (
+    ArmCommand,
+    Load,
+    Prediction,
+    ServedArm,
+    Validation,
+    ValidationRequest,
+)
+
+ADVISED = {Verdict.TABLE: ServedArm.TABLE, Verdict.FIXED: ServedArm.FIXED, Verdict.OFF: ServedArm.NO_SPEC}
+"""The arm that a verdict asks for. Where it cannot tell, the table is what is on trial."""
+
+NEAR = 0.1
+"""A forecast that is 10 % off is no longer the same machine, traffic or drafter."""
+
+
+class Client(Protocol):
+    """Clients of one running server."""
+
+    def load(self, concurrency: int, start: int) -> Load:
+        """Let `concurrency` requests run at a time, as many as the request asks for.
+
+        Raises:
+            EngineFailed: the server ended, or a request failed.
+        """
+        ...
+
+
+class Host(Protocol):
+    """Where servers are started."""
+
+    def serve(self, command: ArmCommand, start: int) -> AbstractContextManager[Client]:
+        """A server that is ready, ended with the block however that ends."""
+        ...
+
+
+class Watcher(Protocol):
+    """Whoever watches a validation."""
+
+    def starting(self, arm: ServedArm, start: int, of: int) -> None:
+        """A server is about to start."""
+        ...
+
+    def loaded(self, load: Load) -> None:
+        """A load is done and on disk."""
+        ...
+
+
+def order(arms: Sequence[ServedArm], starts: int) -> list[tuple[ServedArm, int]]:
+    """A B C, C B A, A B C, ...: drift in time falls on all arms alike."""
+    return [(arm, start) for start in range(starts) for arm in (arms if start % 2 == 0 else arms[::-1])]
+
+
+def run(
+    request: ValidationRequest, done: Iterable[Load], host: Host, keep: Callable[[Load], None], watcher: Watcher
+) -> None:
+    """Take the loads that are not done yet. What an interrupted start still lacks, another server gives.
+
+    Raises:
+        EngineFailed: a server did not come up, or failed under load.
+    """
+    commands = {command.arm: command for command in request.commands}
+    taken = {(load.arm, load.start, load.concurrency) for load in done}
+    for arm, start in order(tuple(commands), request.starts):
+        left = [c for c in request.concurrency if (arm, start, c) not in taken]
+        if not left:
+            continue
+        watcher.starting(arm, start, request.starts)
+        with host.serve(commands[arm], start) as client:
+            for concurrency in left if start % 2 == 0 else left[::-1]:
+                load = client.load(concurrency, start)
+                keep(load)
+                watcher.loaded(load)
+
+
+def conclude(
+    request: ValidationRequest,
+    loads: Sequence[Load],
+    verdict: Verdict,
+    predict: Callable[[ServedArm, int], Interval | None],
+    created_at_s: float,
+) -> Validation:
+    """What the loads say about the advice. `predict` gives the profile's TPOT of an arm at a concurrency."""
+    arms = list(dict.fromkeys(load.arm for load in loads))
+    twin = ServedArm.NO_SPEC_TWIN
+    advised = twin if twin in arms else ADVISED.get(verdict, ServedArm.TABLE)
+    predictions = tuple(
+        Prediction(arm, c, predict(arm, c), measured(loads, arm, c))
+        for arm in arms
+        for c in sorted({load.concurrency for load in loads if load.arm is arm})
+    )
+    return Validation(
+        request=request,
+        advised=advised,
+        comparisons=tuple(compare(loads, ServedArm.NO_SPEC)),
+        predictions=predictions,
+        said=_said(advised, loads),
+        remarks=tuple(_remarks(loads, predictions)),
+        loads=len(loads),
+        created_at_s=created_at_s,
+    )
+
+
+def exit_code(validation: Validation) -> int:
+    """0 worth deploying, 4 not, 5 not known yet; of a self-check 1 if it sees a difference between equals."""
+    if validation.advised is ServedArm.NO_SPEC_TWIN:
+        return int(validation.said in (Said.BETTER, Said.WORSE))
+    return {Said.BETTER: 0, Said.UNCLEAR: 5}.get(validation.said, 4)
+
+
+def _said(advised: ServedArm, loads: Sequence[Load]) -> Said:
+    """Of the advice over all concurrencies: against no speculation, and worse where a fixed K is better than it."""
+    against = {c.arm: c.said for c in compare(loads, ServedArm.NO_SPEC) if c.overall}
+    if advised is ServedArm.NO_SPEC:
+        return Said.WORSE if Said.BETTER in against.values() else Said.SAME
+    beaten = any(c.said is Said.WORSE for c in compare(loads, ServedArm.FIXED) if c.overall and c.arm is advised)
+    return Said.WORSE if beaten else against.get(advised, Said.UNCLEAR)
+
+
+def _remarks(loads: Sequence[Load], predictions: Sequence[Prediction]) -> Iterable[str]:
+    failed = sum(load.failed for load in loads)
+    if failed:
+        yield f"{failed} requests failed: what is compared is not what users would get"
+    if len({load.start for load in loads}) < 3:
+        yield "fewer than 3 server starts an arm: their luck is hardly known (--starts)"
+    errors = [p.error for p in predictions if p.error is not None]
+    off = [error for error in errors if abs(error) > NEAR]
+    if off:
+        yield (
+            f"{len(off)} of {len(errors)} predictions are more than {NEAR:.0%} off (from {min(off):+.0%} to "
+            f"{max(off):+.0%}): another machine, load beside it, traffic or drafter than the sweep's"
+        )

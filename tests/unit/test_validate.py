@@ -1,0 +1,143 @@
+"""Validating on servers that obey a known law: order, resuming, and what is concluded."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+import pytest
+from builders import a_load, a_validation_request
+
+from dsd_tune.errors import EngineFailed
+from dsd_tune.records.comparison import Said
+from dsd_tune.records.interval import Interval
+from dsd_tune.records.profile import Verdict
+from dsd_tune.records.validation import ArmCommand, Load, ServedArm, Validation
+from dsd_tune.validate import conclude, exit_code, order, run
+
+OFF, FIXED, TABLE, TWIN = ServedArm.NO_SPEC, ServedArm.FIXED, ServedArm.TABLE, ServedArm.NO_SPEC_TWIN
+
+
+class LawfulHost:
+    """Servers whose TPOT is known; remembers which were started, and dies where told to."""
+
+    def __init__(self, times: dict[ServedArm, float], dies_at: tuple[ServedArm, int] | None = None) -> None:
+        self.times, self.dies_at = times, dies_at
+        self.started: list[tuple[ServedArm, int]] = []
+        self.alive = 0
+
+    @contextmanager
+    def serve(self, command: ArmCommand, start: int) -> Iterator["LawfulClient"]:
+        """A server that counts as alive until its block ends."""
+        self.started.append((command.arm, start))
+        self.alive += 1
+        try:
+            yield LawfulClient(self, command.arm, start)
+        finally:
+            self.alive -= 1
+
+
+class LawfulClient:
+    """Clients of a lawful server."""
+
+    def __init__(self, host: LawfulHost, arm: ServedArm, start: int) -> None:
+        self.host, self.arm, self.start = host, arm, start
+
+    def load(self, concurrency: int, start: int) -> Load:
+        """TPOT is the arm's own, a little off in a way that depends on the start."""
+        if (self.arm, start) == self.host.dies_at:
+            raise EngineFailed("The server ended.", "See its log.")
+        off = 1 + 0.001 * ((start + len(self.arm)) % 3)
+        return a_load(arm=self.arm, start=start, concurrency=concurrency, tpot_s=self.host.times[self.arm] * off)
+
+
+class Unseen:
+    """A watcher that nobody reads."""
+
+    def starting(self, arm: ServedArm, start: int, of: int) -> None:
+        """Say nothing."""
+
+    def loaded(self, load: Load) -> None:
+        """Say nothing."""
+
+
+def _validated(times: dict[ServedArm, float], verdict: Verdict = Verdict.TABLE) -> Validation:
+    request = a_validation_request(commands=tuple(ArmCommand(arm, ("model",)) for arm in times))
+    loads: list[Load] = []
+    run(request, [], LawfulHost(times), loads.append, Unseen())
+    return conclude(request, loads, verdict, lambda arm, c: Interval(times[arm], times[arm], times[arm]), 1.0)
+
+
+def test_arms_alternate_in_balanced_order() -> None:
+    """Every second pass goes through the arms backwards, so a steady drift falls on all alike."""
+    assert order((OFF, TABLE), 2) == [(OFF, 0), (TABLE, 0), (TABLE, 1), (OFF, 1)]
+    places = {arm: [] for arm in (OFF, FIXED, TABLE)}
+    for place, (arm, _) in enumerate(order(tuple(places), 4)):
+        places[arm].append(place)
+    assert len({sum(where) for where in places.values()}) == 1
+
+
+def test_what_was_measured_is_not_measured_again() -> None:
+    """A validation that died goes on with the loads that are missing, and ends with each exactly once."""
+    times = {OFF: 0.04, TABLE: 0.03}
+    request = a_validation_request(commands=tuple(ArmCommand(arm, ("model",)) for arm in times))
+    loads: list[Load] = []
+    dying = LawfulHost(times, dies_at=(TABLE, 1))
+    with pytest.raises(EngineFailed):
+        run(request, [], dying, loads.append, Unseen())
+    assert dying.alive == 0
+    before = len(loads)
+    again = LawfulHost(times)
+    run(request, loads, again, loads.append, Unseen())
+    assert before
+    assert again.started[0] == (TABLE, 1)
+    taken = [(load.arm, load.start, load.concurrency) for load in loads]
+    assert len(taken) == len(set(taken)) == 2 * request.starts * len(request.concurrency)
+
+
+@pytest.mark.parametrize(
+    ("times", "said", "code"),
+    [
+        ({OFF: 0.04, FIXED: 0.035, TABLE: 0.03}, Said.BETTER, 0),
+        ({OFF: 0.04, FIXED: 0.04, TABLE: 0.04}, Said.SAME, 4),
+        ({OFF: 0.04, FIXED: 0.041, TABLE: 0.05}, Said.WORSE, 4),
+        ({OFF: 0.04, FIXED: 0.02, TABLE: 0.03}, Said.WORSE, 4),
+    ],
+    ids=["better", "same", "worse than nothing", "worse than a fixed K"],
+)
+def test_a_table_is_called_good_only_if_nothing_simpler_beats_it(
+    times: dict[ServedArm, float], said: Said, code: int
+) -> None:
+    """Against no speculation and against the best fixed K."""
+    found = _validated(times)
+    assert (found.said, exit_code(found)) == (said, code)
+
+
+def test_speculation_advised_off_is_refuted_by_an_arm_that_wins() -> None:
+    """A server that is faster with a fixed K contradicts the advice."""
+    assert _validated({OFF: 0.04, FIXED: 0.03}, Verdict.OFF).said is Said.WORSE
+    assert _validated({OFF: 0.04, FIXED: 0.05}, Verdict.OFF).said is Said.SAME
+
+
+def test_a_self_check_fails_where_equals_look_unlike() -> None:
+    """Exit code 1 if twins differ, 0 if they do not."""
+    assert exit_code(_validated({OFF: 0.04, TWIN: 0.04})) == 0
+    assert exit_code(_validated({OFF: 0.04, TWIN: 0.05})) == 1
+
+
+def test_a_prediction_that_is_off_is_said() -> None:
+    """A server half as fast as the profile says is another machine, traffic or drafter."""
+    request = a_validation_request()
+    loads = [a_load(arm=OFF, start=s, concurrency=c, tpot_s=0.04) for s in range(3) for c in request.concurrency]
+    off = conclude(request, loads, Verdict.OFF, lambda *_: Interval(0.02, 0.02, 0.02), 1.0)
+    assert any("2 of 2 predictions are more than 10% off (from -50% to -50%)" in r for r in off.remarks)
+    near = conclude(request, loads, Verdict.OFF, lambda *_: Interval(0.041, 0.04, 0.042), 1.0)
+    assert not any("predictions" in remark for remark in near.remarks)
+
+
+def test_failed_requests_and_few_starts_are_said() -> None:
+    """What makes a comparison weak stands beside it."""
+    request = a_validation_request()
+    loads = [replace(a_load(arm=OFF, start=0, concurrency=c), failed=1) for c in request.concurrency]
+    remarks = conclude(request, loads, Verdict.OFF, lambda *_: None, 1.0).remarks
+    assert any("failed" in r for r in remarks)
+    assert any("fewer than 3" in r for r in remarks)
