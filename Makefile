@@ -37,7 +37,7 @@ demo: setup
 	run=runs/demo; n=1; while [ -e "$$run" ]; do n=$$((n + 1)); run=runs/demo-$$n; done; \
 	answered() { "$$@" || case $$? in 4|5) ;; *) return 1 ;; esac; }; \
 	dsd-tune testbed prepare; \
-	dsd-tune sweep --testbed -o "$$run"; \
+	dsd-tune sweep --testbed --budget 5m -o "$$run"; \
 	answered dsd-tune fit "$$run"; \
 	answered dsd-tune emit-config "$$run/profile.json"
 

@@ -1,4 +1,4 @@
-"""Runs a program that must not outlive its parent: `python -m dsd_tune.engines.leash PROGRAM ARGUMENT...`.
+"""Runs a program that must not outlive its parent.
 
 The parent holds the other end of stdin. When that end closes, however the parent ended, the program and all that it
 started are killed. A server that somebody forgot would hold a GPU for days.
@@ -10,8 +10,14 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from threading import Thread
 from types import FrameType
+
+
+def leashed(command: Sequence[str]) -> list[str]:
+    """The command that runs `command` on a leash. It needs nothing but a Python."""
+    return [sys.executable, "-P", __file__, *command]
 
 
 def main() -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from dsd_tune.engines.leash import leashed
 from dsd_tune.engines.vllm_log import last_words
 from dsd_tune.errors import EngineFailed, EnvironmentUnfit
 
@@ -43,7 +44,7 @@ def bench(url: str, order: LoadOrder, result: Path) -> Mapping[str, Any]:
         EngineFailed: the load did not finish, or left no result.
     """
     log = result.with_suffix(".log")
-    command = [sys.executable, "-m", "dsd_tune.engines.leash", *_command(url, order, result)]
+    command = leashed(_command(url, order, result))
     with (
         log.open("wb") as sink,
         subprocess.Popen(

@@ -17,6 +17,7 @@ from pathlib import Path
 from urllib.error import URLError
 from urllib.request import ProxyHandler, build_opener
 
+from dsd_tune.engines.leash import leashed
 from dsd_tune.engines.vllm_log import last_words
 from dsd_tune.errors import EngineFailed, EnvironmentUnfit, UsageError
 
@@ -94,7 +95,7 @@ def vllm_server(
     command = [str(_vllm_command()), "serve", model, *arguments, "--host", HOST, "--port", str(port)]
     with log.open("wb") as sink:
         process = subprocess.Popen(
-            [sys.executable, "-m", "dsd_tune.engines.leash", *command],
+            leashed(command),
             stdin=subprocess.PIPE,  # held open: its end is what the leash feels
             stdout=sink,
             stderr=subprocess.STDOUT,

@@ -6,13 +6,15 @@ import signal
 import subprocess
 import sys
 
+from dsd_tune.engines.leash import leashed
+
 _GRANDCHILD = "import os, subprocess, sys; p = subprocess.Popen(['sleep', '60']); print(p.pid, flush=True); p.wait()"
 _LIMIT_S = 30
 
 
 def _leashed(*program: str) -> "subprocess.Popen[bytes]":
     return subprocess.Popen(
-        [sys.executable, "-m", "dsd_tune.engines.leash", *program],
+        leashed(program),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         start_new_session=True,
@@ -45,7 +47,8 @@ def test_a_killed_parent_takes_the_program_with_it() -> None:
     """SIGKILL gives nobody time to clean up, and the leash needs none."""
     code = (
         "import subprocess, sys\n"
-        "run = [sys.executable, '-m', 'dsd_tune.engines.leash', sys.executable, '-c', sys.argv[1]]\n"
+        "from dsd_tune.engines.leash import leashed\n"
+        "run = leashed([sys.executable, '-c', sys.argv[1]])\n"
         "leash = subprocess.Popen(run,\n"
         "    stdin=subprocess.PIPE, start_new_session=True)\n"
         "leash.wait()\n"

@@ -336,6 +336,7 @@ def test_a_server_that_ends_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyP
     command = tmp_path / "vllm"
     command.write_text("#!/bin/sh\necho 'ValueError: no such model'\nexit 1\n")
     command.chmod(0o755)
+    (tmp_path / "python").symlink_to(Path(sys.executable).resolve())
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     with pytest.raises(EngineFailed, match="no such model"), vllm_server("m", [], free_port(), tmp_path / "log"):
         pass
@@ -355,6 +356,7 @@ def test_a_server_is_ended_with_its_children(tmp_path: Path, monkeypatch: pytest
         "http.server.HTTPServer(('127.0.0.1', int(sys.argv[-1])), Handler).serve_forever()\n"
     )
     command.chmod(0o755)
+    (tmp_path / "python").symlink_to(Path(sys.executable).resolve())
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     served: list[VllmServer] = []
 
