@@ -197,7 +197,7 @@ def test_more_ks_than_sequences_can_still_be_switched(models: Path, tmp_path: Pa
         (("--no-such-flag",), "no-such-flag"),
         (("--max-model-len", "many"), "max-model-len"),
         (("--max-model-len", "9999"), "max_position_embeddings"),
-        (("--max-model-len", "128"), "256"),
+        (("--max-model-len", "128"), "max_model_len 128"),
     ],
 )
 def test_a_bad_flag_is_the_users_to_mend(models: Path, tmp_path: Path, flags: tuple[str, ...], said: str) -> None:

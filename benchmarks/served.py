@@ -1,0 +1,170 @@
+"""Is the engine core's time what a server shows? TPOT measured in process against TPOT of a real `vllm serve`.
+
+Both are alive at once, with one core for the engine each time (VLLM_CPU_OMP_THREADS_BIND) and the other for the
+server's front end and client, and take turns in A B B A order, so that the machine's drift falls on both alike. The
+server's TPOT is what a streaming client sees while exactly B requests decode: seconds between the moment when all have
+begun and the first end, times B, over the tokens that came in between.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import statistics
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from http.client import HTTPConnection
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from dsd_tune.cli.request import TESTBED_FLAGS
+from dsd_tune.engines.protocol import Measured, RunningEngine
+from dsd_tune.engines.vllm_engine import VllmEngine
+from dsd_tune.engines.vllm_server import VllmServer, vllm_server
+from dsd_tune.records.condition import Condition
+from dsd_tune.records.measurement import Arm
+from dsd_tune.records.prompt import Prompt
+from dsd_tune.storage.prompts import load_prompts
+from dsd_tune.testbed.prepare import prepare
+
+BATCH_SIZES = (1, 4, 16)
+TOKENS = 96
+STEPS = 24
+CONDITION = Condition(512, 0.0)
+ENGINE_CORE, OTHER_CORE = "0", "1"
+
+
+@dataclass(slots=True)
+class Stream:
+    """What one request's client saw: when each chunk came, and the tokens received by then."""
+
+    at_s: list[float] = field(default_factory=list)
+    tokens: list[int] = field(default_factory=list)
+
+
+def main() -> None:
+    """Alternate the two for each K and batch size, and print their ratio with an interval."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("-k", "--ks", default="0,2", help="fixed K; 0 is no speculation")
+    parser.add_argument("--rounds", type=int, default=4, help="A B B A rounds")
+    parser.add_argument("-o", "--output-dir", type=Path, required=True, help="for logs and raw numbers")
+    asked = parser.parse_args()
+    os.environ["VLLM_CPU_OMP_THREADS_BIND"] = ENGINE_CORE
+    os.sched_setaffinity(0, {int(OTHER_CORE)})
+    rows = [row for k in map(int, asked.ks.split(",")) for row in compare(k, asked.rounds, asked.output_dir)]
+    (asked.output_dir / "served.json").write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+
+
+def compare(k: int, rounds: int, out: Path) -> Iterator[dict[str, object]]:
+    """One line for each batch size; both sides stay alive throughout."""
+    ready = prepare(lambda line: print(line, file=sys.stderr))
+    prompts = load_prompts(ready.prompts)
+    config = {"method": "eagle3", "model": str(ready.eagle3)}
+    flags = [*TESTBED_FLAGS, "--max-num-seqs", str(BATCH_SIZES[-1])]
+    if k:
+        flags += ["--speculative-config", json.dumps({**config, "num_speculative_tokens": k})]
+    engine = VllmEngine(
+        model=str(ready.target),
+        speculative_config=config,
+        ks=tuple(range(max(k, 1) + 1)),
+        max_num_seqs=BATCH_SIZES[-1],
+        conditions=(CONDITION,),
+        prompts=prompts,
+        seed=0,
+        engine_flags=TESTBED_FLAGS,
+        log_dir=out / f"k{k}",
+    )
+    with ExitStack() as stack:
+        running = engine.start(Arm.STATIC, k) if k else engine.start(Arm.NO_SPEC)
+        stack.callback(running.close)
+        server = stack.enter_context(vllm_server(str(ready.target), flags, 8011, out / f"k{k}" / "server.log"))
+        for batch_size in BATCH_SIZES:
+            yield alternate(k, batch_size, rounds, running, lambda b: served(server, str(ready.target), prompts, b))
+
+
+def alternate(
+    k: int, batch_size: int, rounds: int, engine: RunningEngine, serve: Callable[[int], tuple[float, float]]
+) -> dict[str, object]:
+    """A B B A, the first pair thrown away as warm-up."""
+    inside: list[tuple[float, float]] = []
+    outside: list[tuple[float, float]] = []
+    for turn in range(rounds + 1):
+        order = (inside, outside) if turn % 2 == 0 else (outside, inside)
+        for side in order:
+            side.append(measured(engine, batch_size, k) if side is inside else serve(batch_size))
+    ratios = [math.log(b[0] / a[0]) for a, b in zip(inside[1:], outside[1:], strict=True)]
+    mean, half = statistics.mean(ratios), 1.96 * statistics.stdev(ratios) / len(ratios) ** 0.5
+    row: dict[str, object] = {"k": k, "batch_size": batch_size, "rounds": rounds, "inside": inside, "outside": outside}
+    lengths = [statistics.mean(x[1] for x in side[1:]) for side in (inside, outside)]
+    print(
+        f"K={k} B={batch_size:<3} in process {1000 * statistics.median(x[0] for x in inside[1:]):6.1f} ms, served "
+        f"{1000 * statistics.median(x[0] for x in outside[1:]):6.1f} ms, served over in process "
+        f"{math.exp(mean):.3f} [{math.exp(mean - half):.3f}, {math.exp(mean + half):.3f}]; "
+        f"acceptance length {lengths[0]:.2f} and {lengths[1]:.2f}",
+        flush=True,
+    )
+    return row
+
+
+def measured(engine: RunningEngine, batch_size: int, k: int) -> tuple[float, float]:
+    """Step time over acceptance length, in seconds, and the acceptance length, of one block in process."""
+    block: Measured = engine.measure(batch_size, k, condition=CONDITION, steps=STEPS, settle=2)
+    length = sum(p.tokens for p in block.prompts) / sum(p.steps for p in block.prompts)
+    return statistics.mean(block.step_s) / length, length
+
+
+def served(server: VllmServer, model: str, prompts: tuple[Prompt, ...], batch_size: int) -> tuple[float, float]:
+    """What clients see while exactly `batch_size` requests decode: TPOT in seconds, and tokens a chunk."""
+    take = time.time_ns() % len(prompts)
+    texts = [prompts[(take + i) % len(prompts)].text for i in range(batch_size)]
+    streams = [Stream() for _ in texts]
+    threads = [
+        threading.Thread(target=listen, args=(server.url, model, t, s)) for t, s in zip(texts, streams, strict=True)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    begin, end = max(s.at_s[0] for s in streams), min(s.at_s[-1] for s in streams)
+    inside = [(sum(begin < at <= end for at in s.at_s), between(s, begin, end)) for s in streams]
+    chunks, tokens = sum(c for c, _ in inside), sum(t for _, t in inside)
+    return (end - begin) * batch_size / tokens, tokens / chunks
+
+
+def between(stream: Stream, begin_s: float, end_s: float) -> int:
+    """Tokens that came after `begin_s` and up to `end_s`."""
+    seen = [0, *(count for at, count in zip(stream.at_s, stream.tokens, strict=True) if at <= end_s)]
+    before = [0, *(count for at, count in zip(stream.at_s, stream.tokens, strict=True) if at <= begin_s)]
+    return seen[-1] - before[-1]
+
+
+def listen(url: str, model: str, text: str, stream: Stream) -> None:
+    """Stream one chat completion and note when each chunk comes."""
+    body = {
+        "model": model,
+        "messages": [{"role": "user", "content": text}],
+        "max_tokens": TOKENS,
+        "temperature": 0,
+        "ignore_eos": True,
+        "stream": True,
+        "stream_options": {"include_usage": True, "continuous_usage_stats": True},
+    }
+    connection = HTTPConnection(urlsplit(url).netloc, timeout=300)
+    connection.request("POST", "/v1/chat/completions", json.dumps(body), {"Content-Type": "application/json"})
+    for line in connection.getresponse():
+        if line.startswith(b"data: {"):
+            usage = json.loads(line[6:]).get("usage")
+            if usage and usage["completion_tokens"] > (stream.tokens[-1] if stream.tokens else 0):
+                stream.at_s.append(time.perf_counter())
+                stream.tokens.append(usage["completion_tokens"])
+    connection.close()
+
+
+if __name__ == "__main__":
+    main()
