@@ -34,6 +34,7 @@ def test_it_holds_its_outputs(path: Path) -> None:
     assert all(cell.execution_count for cell in _code(notebook))
     assert not any(output.output_type == "error" for cell in _code(notebook) for output in cell.outputs)
     assert "/home/" not in path.read_text()
+    assert "site-packages" not in path.read_text()
     assert "/tmp/" not in path.read_text()  # noqa: S108 (looked for, not written to)
 
 
