@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from dsd_tune.engines.leash import leashed
 from dsd_tune.engines.vllm_log import last_words
-from dsd_tune.errors import EngineFailed, EnvironmentUnfit
+from dsd_tune.engines.vllm_server import vllm_command
+from dsd_tune.errors import EngineFailed
 
 LIMIT_S = 3600.0
 
@@ -65,9 +66,6 @@ def bench(url: str, order: LoadOrder, result: Path) -> Mapping[str, Any]:
 
 
 def _command(url: str, order: LoadOrder, result: Path) -> list[str]:
-    vllm = Path(sys.executable).parent / "vllm"
-    if not vllm.exists():
-        raise EnvironmentUnfit(f"There is no {vllm}.", "Install vLLM into the environment of dsd-tune.")
     flags = {
         "--base-url": url,
         "--dataset-name": "custom",
@@ -86,11 +84,12 @@ def _command(url: str, order: LoadOrder, result: Path) -> list[str]:
         flags["--model"] = order.model
     template = [] if order.chat else ["--skip-chat-template"]
     switches = ["--ignore-eos", "--save-result", "--disable-tqdm", "--disable-shuffle", *template]
-    return [str(vllm), "bench", "serve", *(word for pair in flags.items() for word in pair), *switches]
+    return [str(vllm_command()), "bench", "serve", *(word for pair in flags.items() for word in pair), *switches]
 
 
+@cache
 def has_chat_template(model: str) -> bool:
-    """Whether a model's tokenizer has one; the sweep sends prompts as they are if not."""
+    """Whether a model's tokenizer has one; the sweep sends prompts as they are if not. Asked before every load."""
     from transformers import AutoTokenizer
 
     return bool(getattr(AutoTokenizer.from_pretrained(model), "chat_template", None))

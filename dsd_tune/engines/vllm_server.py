@@ -92,7 +92,7 @@ def vllm_server(
     """
     require_free_port(port)
     log.parent.mkdir(parents=True, exist_ok=True)
-    command = [str(_vllm_command()), "serve", model, *arguments, "--host", HOST, "--port", str(port)]
+    command = [str(vllm_command()), "serve", model, *arguments, "--host", HOST, "--port", str(port)]
     with log.open("wb") as sink:
         process = subprocess.Popen(
             leashed(command),
@@ -135,8 +135,12 @@ def parse_draft_counters(metrics: str) -> DraftCounters:
     return DraftCounters(**{name: int(total) for name, total in totals.items()})
 
 
-def _vllm_command() -> Path:
-    """The console script of the environment that runs us, not whatever comes first in PATH."""
+def vllm_command() -> Path:
+    """The console script of the environment that runs us, not whatever comes first in PATH.
+
+    Raises:
+        EnvironmentUnfit: there is none.
+    """
     command = Path(sys.executable).parent / "vllm"
     if not command.exists():
         raise EnvironmentUnfit(f"There is no {command}.", "Install vLLM into the environment of dsd-tune.")
