@@ -49,6 +49,10 @@ class Observer(Protocol):
         """A turn has been taken and is on disk."""
         ...
 
+    def waiting(self, visits: int) -> None:
+        """Nothing is left to begin; so many visits of other workers are awaited, since one that dies leaves its own."""
+        ...
+
 
 @dataclass(slots=True)
 class Budget:
@@ -125,8 +129,15 @@ class Sweep:
 
     def _walk(self, phase: Phase, fixed_k: int | None = None) -> None:
         """Go on until nothing is left, and no other worker is at anything: one that dies leaves its part to be done."""
-        while self._go_on(phase, fixed_k) or (self._budget.allows(0) and self._ledger.await_others()):
+        while self._go_on(phase, fixed_k) or self._await_others():
             pass
+
+    def _await_others(self) -> bool:
+        others = self._ledger.under_way()
+        if not others or not self._budget.allows(0):
+            return False
+        self._observer.waiting(len(others))
+        return self._ledger.await_others()
 
     def _go_on(self, phase: Phase, fixed_k: int | None) -> bool:
         """Another sitting; false where nothing was left for one."""

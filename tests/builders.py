@@ -285,6 +285,9 @@ class Silent:
     def measured(self, sample: Block | Failure) -> None:
         """Say nothing."""
 
+    def waiting(self, visits: int) -> None:
+        """Say nothing."""
+
 
 def a_shelf(engine: Engine, **changed: Any) -> Shelf:
     """An empty run for `engine`, whose request has `changed` fields."""

@@ -129,6 +129,10 @@ class Watcher:
         self.progress.add(sample)
         self.view.refresh(_line(sample, self.progress))
 
+    def waiting(self, visits: int) -> None:
+        """This worker is done before the others are."""
+        self.view.refresh(f"waiting for other workers, which are at {visits} visit{'s' * (visits != 1)}")
+
 
 @contextmanager
 def watch(console: Console, budget: Budget | None = None) -> Iterator[Watcher]:
@@ -156,7 +160,7 @@ class _Lines:
     def refresh(self, note: str) -> None:
         now = time.monotonic()
         last = self.progress.done == self.progress.turns
-        rare = note.startswith("starting") or " failed: " in note
+        rare = note.startswith(("starting", "waiting")) or " failed: " in note
         if rare or last or now - self.last_at >= _SECONDS_BETWEEN_LINES:
             self.last_at = now
             self.console.print(f"{self.progress.headline()}: {note}", soft_wrap=True, highlight=False, markup=False)

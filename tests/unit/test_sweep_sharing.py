@@ -86,3 +86,21 @@ def test_no_engine_is_started_without_time_to_measure() -> None:
 
     a_sweep(engine, a_shelf(engine), Counting(), budget=Budget(100, clock=engine.now_s)).measure_arms()
     assert len(starts) == 1
+
+
+def test_whoever_waits_for_others_says_so() -> None:
+    """A worker with nothing left to begin tells how many visits it waits for; one that is alone waits for nobody."""
+    engine = SimulatedEngine(alive_together=4)
+    shelf = a_shelf(engine)
+    awaited: list[int] = []
+
+    class Waiting(Silent):
+        def waiting(self, visits: int) -> None:
+            awaited.append(visits)
+
+    shelf.taken_elsewhere = {Visit(Phase.MAIN, (Arm.NO_SPEC, Arm.DSD), A_CONDITION, size, 0) for size in (16, 4)}
+    a_sweep(engine, shelf, Waiting()).measure_arms()
+    assert awaited == [2]
+    shelf.taken_elsewhere = set()
+    a_sweep(engine, shelf, Waiting()).measure_arms()
+    assert awaited == [2]
