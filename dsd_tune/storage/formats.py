@@ -154,8 +154,7 @@ def write_samples(path: Path, samples: Iterable[Block | Failure]) -> None:
     Raises:
         DsdTuneError: the disk refused; the old file is untouched.
     """
-    lines = [_compact(_header(_SAMPLES, SAMPLES_VERSION)), *map(_sample_line, samples)]
-    files.write_text(path, "".join(f"{line}\n" for line in lines))
+    _write_rows(path, _header(_SAMPLES, SAMPLES_VERSION), map(_sample_body, samples))
 
 
 def append_sample(path: Path, sample: Block | Failure) -> None:
@@ -164,7 +163,7 @@ def append_sample(path: Path, sample: Block | Failure) -> None:
     Raises:
         DsdTuneError: the disk refused; the file is as it was.
     """
-    files.append_line(path, _sample_line(sample))
+    files.append_line(path, _compact(_sample_body(sample)))
 
 
 def read_samples(path: Path, request: SweepRequest, *, with_prompts: bool = True) -> tuple[int, list[Block | Failure]]:
@@ -205,8 +204,7 @@ def write_lines(kind: Kind[T], path: Path, records: Iterable[T]) -> None:
     Raises:
         DsdTuneError: the disk refused; the old file is untouched.
     """
-    lines = [_compact(_header(kind.word, kind.version)), *(_compact(codec.encode(record)) for record in records)]
-    files.write_text(path, "".join(f"{line}\n" for line in lines))
+    _write_rows(path, _header(kind.word, kind.version), map(codec.encode, records))
 
 
 def append_line(path: Path, record: Load) -> None:
@@ -232,8 +230,8 @@ def read_lines(kind: Kind[T], path: Path) -> list[T]:
     ]
 
 
-def _sample_line(sample: Block | Failure) -> str:
-    return _compact(_sample_body(sample))
+def _write_rows(path: Path, header: object, rows: Iterable[object]) -> None:
+    files.write_text(path, "".join(f"{_compact(row)}\n" for row in (header, *rows)))
 
 
 def _sample_body(sample: Block | Failure) -> dict[str, object]:

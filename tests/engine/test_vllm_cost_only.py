@@ -1,28 +1,14 @@
 """Cost without weights on a real vLLM: what it measures, and what it refuses before it measures anything."""
 
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from engine.tiny_model import PROMPTS, make_drafter, make_experts, make_target
+from engine.tiny_model import CONDITION, an_engine, make_drafter, make_experts, make_target
 
-from dsd_tune.engines.vllm_engine import VllmEngine
 from dsd_tune.errors import EnvironmentUnfit
-from dsd_tune.records.condition import Condition
 from dsd_tune.records.measurement import Arm
 
-pytestmark = [pytest.mark.vllm, pytest.mark.slow]
-
-CONDITION = Condition(256, 0.0)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread() -> Iterator[None]:
-    """A tiny model needs no more, and two would wait for each other."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("OMP_NUM_THREADS", "1")
-        yield
+pytestmark = [pytest.mark.vllm, pytest.mark.slow, pytest.mark.usefixtures("one_thread")]
 
 
 @pytest.fixture(scope="module")
@@ -37,25 +23,9 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def an_engine(models: Path, log_dir: Path, **changed: Any) -> VllmEngine:
-    """An engine on dummy weights, with `changed` arguments."""
-    arguments: dict[str, Any] = {
-        "model": str(models / "target"),
-        "speculative_config": {"method": "eagle", "model": str(models / "eagle")},
-        "ks": (0, 1, 2),
-        "max_num_seqs": 4,
-        "conditions": (CONDITION,),
-        "prompts": PROMPTS,
-        "seed": 1,
-        "engine_flags": ("--max-model-len", "512", "--enforce-eager"),
-        "load_format": "dummy",
-    }
-    return VllmEngine(**{**arguments, **changed}, log_dir=log_dir)
-
-
 def test_cost_is_measured_without_weights(models: Path, tmp_path: Path) -> None:
     """With nothing but configurations every K is timed under its own number of drafts, and nothing is counted."""
-    engine = an_engine(models, tmp_path)
+    engine = an_engine(models, tmp_path, load_format="dummy")
     environment = engine.describe()
     assert (environment.load_format, environment.cost_only) == ("dummy", True)
     assert engine.alive_together == 1
@@ -71,10 +41,10 @@ def test_cost_is_measured_without_weights(models: Path, tmp_path: Path) -> None:
 def test_a_mixture_of_experts_is_refused(models: Path, tmp_path: Path) -> None:
     """Which experts garbage needs says nothing about real text; vLLM's reading of the config tells."""
     with pytest.raises(EnvironmentUnfit, match="mixture of 4 experts"):
-        an_engine(models, tmp_path, model=str(models / "experts")).describe()
+        an_engine(models, tmp_path, load_format="dummy", model=str(models / "experts")).describe()
 
 
 def test_a_processor_cannot_state_acceptance(models: Path, tmp_path: Path) -> None:
     """vLLM's sampler for CPUs has no synthetic acceptance, which is said before a sweep starts, with the way out."""
     with pytest.raises(EnvironmentUnfit, match="does not support synthetic acceptance with CPU sampling"):
-        an_engine(models, tmp_path, synthetic_acceptance=(0.7, 0.5)).describe()
+        an_engine(models, tmp_path, load_format="dummy", synthetic_acceptance=(0.7, 0.5)).describe()

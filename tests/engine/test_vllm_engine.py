@@ -8,10 +8,9 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from engine.tiny_model import PROMPTS, make_drafter, make_target
+from engine.tiny_model import CONDITION, an_engine, make_drafter, make_target
 
 from dsd_tune.engines.vllm_engine import VllmEngine
 from dsd_tune.engines.vllm_process import VllmProcess
@@ -19,21 +18,11 @@ from dsd_tune.errors import EngineFailed, EnvironmentUnfit, UsageError
 from dsd_tune.records.condition import Condition
 from dsd_tune.records.measurement import Arm
 
-pytestmark = [pytest.mark.vllm, pytest.mark.slow]
+pytestmark = [pytest.mark.vllm, pytest.mark.slow, pytest.mark.usefixtures("one_thread")]
 
-FLAGS = ("--max-model-len", "512", "--enforce-eager")
 STEPS = 5
-CONDITION = Condition(256, 0.0)
 LONG = Condition(480, 0.0)
 WARM = Condition(256, 0.8)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread() -> Iterator[None]:
-    """Two threads that wait for each other take seconds a step on a busy machine; a tiny model needs one."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("OMP_NUM_THREADS", "1")
-        yield
 
 
 @pytest.fixture(scope="module")
@@ -46,25 +35,10 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def an_engine(models: Path, log_dir: Path, **changed: Any) -> VllmEngine:
-    """An engine with Ks 0 to 2 for the tiny model, with `changed` arguments."""
-    arguments: dict[str, Any] = {
-        "model": str(models / "target"),
-        "speculative_config": {"method": "eagle", "model": str(models / "eagle")},
-        "ks": (0, 1, 2),
-        "max_num_seqs": 8,
-        "conditions": (CONDITION, LONG),
-        "prompts": PROMPTS,
-        "seed": 1,
-        "engine_flags": FLAGS,
-    }
-    return VllmEngine(**{**arguments, **changed}, log_dir=log_dir)
-
-
 @pytest.fixture(scope="module")
 def engine(models: Path, tmp_path_factory: pytest.TempPathFactory) -> VllmEngine:
     """The engine that most tests share."""
-    return an_engine(models, tmp_path_factory.mktemp("logs"))
+    return an_engine(models, tmp_path_factory.mktemp("logs"), conditions=(CONDITION, LONG))
 
 
 @pytest.fixture(scope="module")
@@ -222,7 +196,8 @@ def test_a_method_that_cannot_follow_a_table_is_refused(models: Path, tmp_path: 
 def test_a_parent_killed_while_measuring_leaves_no_engine(models: Path, tmp_path: Path) -> None:
     """An engine in the middle of a block ends with the program that asked for it."""
     code = (
-        "import json, sys; from pathlib import Path; from engine.test_vllm_engine import CONDITION, Arm, an_engine\n"
+        "import sys; from pathlib import Path\n"
+        "from dsd_tune.records.measurement import Arm; from engine.tiny_model import CONDITION, an_engine\n"
         "process = an_engine(Path(sys.argv[1]), Path(sys.argv[2])).start(Arm.NO_SPEC)\n"
         "print(process.pid, flush=True)\n"
         "while True: process.measure(1, 0, condition=CONDITION, steps=50, settle=1)"

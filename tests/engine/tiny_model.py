@@ -1,9 +1,14 @@
-"""A random model of half a megabyte that vLLM runs like any other, and EAGLE drafters for it."""
+"""A random model of half a megabyte that vLLM runs like any other, EAGLE drafters for it, and the tuner's engine."""
 
 import json
 from pathlib import Path
+from typing import Any
 
+from dsd_tune.engines.vllm_engine import VllmEngine
+from dsd_tune.records.condition import Condition
 from dsd_tune.records.prompt import Prompt
+
+CONDITION = Condition(256, 0.0)
 
 PROMPTS = [Prompt(f"p{i:02}", f"Tell me the story number {i} of {100 * i} nights.") for i in range(24)]
 
@@ -81,3 +86,18 @@ def _save_tokenizer(folder: Path) -> None:
     tokenizer.decoder = decoders.ByteLevel()
     fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token="<s>", eos_token="</s>")  # noqa: S106
     fast.save_pretrained(folder)
+
+
+def an_engine(models: Path, log_dir: Path, **changed: Any) -> VllmEngine:
+    """An engine with Ks 0 to 2 for `target` and `eagle` in `models`, with `changed` arguments."""
+    arguments: dict[str, Any] = {
+        "model": str(models / "target"),
+        "speculative_config": {"method": "eagle", "model": str(models / "eagle")},
+        "ks": (0, 1, 2),
+        "max_num_seqs": 8,
+        "conditions": (CONDITION,),
+        "prompts": PROMPTS,
+        "seed": 1,
+        "engine_flags": ("--max-model-len", "512", "--enforce-eager"),
+    }
+    return VllmEngine(**{**arguments, **changed}, log_dir=log_dir)

@@ -141,9 +141,7 @@ def test_resuming_an_older_file_brings_it_up_to_date(tmp_path: Path, monkeypatch
         return {"failure": line["failure"] | {"reason": "unknown"}}
 
     run = RunDirectory.create(tmp_path, a_manifest())
-    old = {
-        key: value for key, value in json.loads(formats._sample_line(a_failure()))["failure"].items() if key != "reason"
-    }
+    old = {key: value for key, value in formats.sample_document(a_failure())["failure"].items() if key != "reason"}
     path = tmp_path / "samples.jsonl"
     files.append_line(path, json.dumps({"failure": old}))
     monkeypatch.setattr(formats, "SAMPLES_VERSION", formats.SAMPLES_VERSION + 1)

@@ -1,0 +1,13 @@
+"""What tests on a real vLLM have in common."""
+
+from collections.abc import Iterator
+
+import pytest
+
+
+@pytest.fixture(scope="module")
+def one_thread() -> Iterator[None]:
+    """One thread for an engine: a tiny model needs no more, and two wait for each other on a busy machine."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OMP_NUM_THREADS", "1")
+        yield
