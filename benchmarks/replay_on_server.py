@@ -1,29 +1,31 @@
-"""A rollout on real servers, and what `replay` foretells of it: prints both, and the error.
+"""Three traces on real servers, and what `replay` foretells of each: prints both, the error, and the ranking.
 
-Run as `python benchmarks/replay_on_server.py PROFILE [REQUESTS]`, with the profile of a sweep on this machine. The
-arms (no speculation, the fixed K and the table of the profile) are served one after the other and again in reverse
-order. In each server a rollout that is not counted comes first. All requests are sent at once; a text ends where the
-model or its own limit ends it, and the lengths that came out are what is replayed.
+Run as `python benchmarks/replay_on_server.py PROFILE OUTPUT_DIR`, with the profile of a sweep on this machine. The
+engine had one core there (`VLLM_CPU_OMP_THREADS_BIND=0`), as the servers have here; front end and client use the other.
+Servers of no speculation, the profile's fixed K and its table are alive together, and take turns in the order A B C C B
+A for each trace. Traces differ in arrivals only: steady (evenly apart), bursty (ten at once), rollout (all at once). A
+text ends where the model or its own limit ends it, and the lengths that came out are what is replayed.
 """
 
 from __future__ import annotations
 
 import json
+import os
+import random
 import socket
 import sys
 import time
-from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from contextlib import ExitStack
 from pathlib import Path
-from statistics import fmean
-from urllib.request import ProxyHandler, build_opener
-from urllib.request import Request as HttpRequest
+from statistics import fmean, median
 
 import numpy as np
+from streaming import Stream, asked
 
 from dsd_tune.engines.vllm_server import VllmServer, vllm_server
-from dsd_tune.model.choices import NO_SPECULATION, TABLE, choices
+from dsd_tune.model.choices import NO_SPECULATION, TABLE, Choice, choices
 from dsd_tune.model.recalled import surface_of
 from dsd_tune.records.profile import Profile
 from dsd_tune.records.trace import Request
@@ -35,46 +37,46 @@ from dsd_tune.testbed.prepare import prepare
 LIMITS = (32, 64, 96, 128, 160, 192)
 """Most output tokens of the first request, the second, ..., and again from the first."""
 
-_open = build_opener(ProxyHandler({})).open
+REQUESTS = 40
+TRACES = {
+    "steady": [0.5 * n for n in range(REQUESTS)],
+    "bursty": [5.0 * (n // 10) for n in range(REQUESTS)],
+    "rollout": [0.0] * REQUESTS,
+}
+"""When each request is sent, in seconds."""
+
+REPEATS = 2
+ENGINE_CORE, OTHER_CORE = "0", "1"
 
 
-@dataclass(frozen=True, slots=True)
-class Served:
-    """One request as it went."""
-
-    prompt_tokens: int
-    output_tokens: int
-    completion_s: float
-
-
-def complete(server: VllmServer, model: str, prompt: str, limit: int) -> Served:
-    """Send one request and wait for its last token."""
-    body = {"model": model, "prompt": prompt, "max_tokens": limit, "temperature": 0}
-    request = HttpRequest(  # noqa: S310 (our own loopback)
-        f"{server.url}/v1/completions", json.dumps(body).encode(), {"Content-Type": "application/json"}
-    )
-    began = time.monotonic()
-    with _open(request, timeout=600) as answer:
-        usage = json.load(answer)["usage"]
-    return Served(usage["prompt_tokens"], usage["completion_tokens"], time.monotonic() - began)
-
-
-def rollout(server: VllmServer, model: str, prompts: list[str]) -> list[Served]:
-    """All prompts at once."""
-    limits = [LIMITS[n % len(LIMITS)] for n in range(len(prompts))]
-    with ThreadPoolExecutor(len(prompts)) as pool:
-        return list(pool.map(lambda pair: complete(server, model, *pair), zip(prompts, limits, strict=True)))
-
-
-def prefill_tokens_per_s(server: VllmServer, model: str, prompts: list[str]) -> float:
-    """Of long prompts made of short ones, each another, so that no cache helps; the median of five."""
-    long = [" ".join(prompts[n:] + prompts[:n])[:3000] for n in range(5)]
-    found = [complete(server, model, prompt, 1) for prompt in long]
-    return float(np.median([one.prompt_tokens / one.completion_s for one in found]))
+def main() -> None:
+    """Serve, replay, compare."""
+    profile_path, out = Path(sys.argv[1]), Path(sys.argv[2])
+    out.mkdir(parents=True)
+    os.environ["VLLM_CPU_OMP_THREADS_BIND"] = ENGINE_CORE
+    os.sched_setaffinity(0, {int(OTHER_CORE)})
+    profile = formats.read(formats.PROFILE, profile_path)
+    assert profile.request is not None
+    model, prompts = profile.request.model, [prompt.text for prompt in load_prompts(prepare(print).prompts)]
+    texts = [prompts[n % len(prompts)] for n in range(REQUESTS)]
+    with ExitStack() as stack:
+        servers = {
+            name: stack.enter_context(vllm_server(model, flags, free_port(), out / f"{number}.log"))
+            for number, (name, flags) in enumerate(configs(profile).items())
+        }
+        for server in servers.values():
+            play(server, model, texts, TRACES["rollout"])
+        prefill = prefill_tokens_per_s(servers[NO_SPECULATION], model, prompts)
+        served = {name: take_turns(servers, model, texts, arrivals) for name, arrivals in TRACES.items()}
+    print(f"prefill: {prefill:.0f} tokens a second")
+    surface = surface_of(profile, np.random.default_rng(0))
+    known = choices(surface, profile.request.max_num_seqs, profile.decision.table).known
+    raw = {name: compare(name, runs, [c for c in known if c.name in runs], prefill) for name, runs in served.items()}
+    (out / "replay_on_server.json").write_text(json.dumps(raw, indent=1) + "\n", encoding="utf-8")
 
 
 def configs(profile: Profile) -> dict[str, list[str]]:
-    """What each arm's server gets besides the flags of the sweep."""
+    """The flags of each choice's server."""
     assert profile.request is not None
     assert profile.decision.table is not None
     drafter, table = json.loads(profile.request.speculative_config), profile.decision.table
@@ -83,8 +85,11 @@ def configs(profile: Profile) -> dict[str, list[str]]:
         "num_speculative_tokens": table.k_max,
         "num_speculative_tokens_per_batch_size": table.as_lists(),
     }
+    shared = ["--max-num-seqs", str(profile.request.max_num_seqs), *profile.request.engine_flags]
+    # What is sent again must cost again.
+    shared.append("--no-enable-prefix-caching")
     named = {f"K={profile.decision.fixed_k}": fixed, TABLE: by_table}
-    return {NO_SPECULATION: []} | {name: ["--speculative-config", json.dumps(c)] for name, c in named.items()}
+    return {NO_SPECULATION: shared} | {n: [*shared, "--speculative-config", json.dumps(c)] for n, c in named.items()}
 
 
 def free_port() -> int:
@@ -94,39 +99,68 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def main() -> None:
-    """Serve, replay, compare."""
-    profile = formats.read(formats.PROFILE, Path(sys.argv[1]))
-    count = int(sys.argv[2]) if len(sys.argv) > 2 else 32
-    assert profile.request is not None
-    prompts = [prompt.text for prompt in load_prompts(prepare(print).prompts)][:count]
-    servers = configs(profile)
-    served: dict[str, list[list[Served]]] = defaultdict(list)
+def take_turns(
+    servers: Mapping[str, VllmServer], model: str, texts: Sequence[str], arrivals: Sequence[float]
+) -> dict[str, list[list[Stream]]]:
+    """What clients of each server saw of one trace, once a repeat."""
+    order = list(servers)
+    random.Random(str(arrivals)).shuffle(order)
+    runs: dict[str, list[list[Stream]]] = {name: [] for name in order}
+    for _ in range(REPEATS):
+        for name in order:
+            runs[name].append(play(servers[name], model, texts, arrivals))
+        order.reverse()
+    return runs
+
+
+def play(server: VllmServer, model: str, texts: Sequence[str], arrivals: Sequence[float]) -> list[Stream]:
+    """Send each text when it is due, and wait for all."""
+    streams = [Stream() for _ in texts]
+    began = time.perf_counter()
+    with ThreadPoolExecutor(len(texts)) as pool:
+        for number, (stream, text, due) in enumerate(zip(streams, texts, arrivals, strict=True)):
+            time.sleep(max(0.0, began + due - time.perf_counter()))
+            body = asked(model, text, LIMITS[number % len(LIMITS)])
+            pool.submit(stream.listen, server.url, "/v1/chat/completions", body)
+    return streams
+
+
+def prefill_tokens_per_s(server: VllmServer, model: str, prompts: Sequence[str]) -> float:
+    """Of long prompts made of short ones, each another; the median of five."""
     rates = []
-    for name in [*servers, *reversed(servers)]:
-        flags = ["--max-num-seqs", str(profile.request.max_num_seqs), *profile.request.engine_flags, *servers[name]]
-        with vllm_server(profile.request.model, flags, free_port(), Path(sys.argv[1]).parent / "server.log") as server:
-            rollout(server, profile.request.model, prompts)
-            rates.append(prefill_tokens_per_s(server, profile.request.model, prompts))
-            served[name].append(rollout(server, profile.request.model, prompts))
-            print(name, f"done after {max(one.completion_s for one in served[name][-1]):.1f} s", flush=True)
-    surface = surface_of(profile, np.random.default_rng(0))
-    known = choices(surface, profile.request.max_num_seqs, profile.decision.table).known
-    prefill = float(np.median(rates))
-    print(f"prefill: {prefill:.0f} tokens a second")
+    for n in range(5):
+        stream = Stream()
+        text = " ".join([*prompts[n:], *prompts[:n]])[:1500]
+        stream.listen(server.url, "/v1/chat/completions", asked(model, text, 1))
+        rates.append(stream.prompt_tokens / stream.completion_s)
+    return median(rates)
+
+
+def compare(
+    trace: str, runs: Mapping[str, list[list[Stream]]], known: Sequence[Choice], prefill: float
+) -> dict[str, object]:
+    """Print one line a choice, and return the numbers: all done, mean completion and mean TPOT, in seconds."""
+    raw: dict[str, object] = {}
+    print(f"{trace}: measured, foretold and error of the time until all is done, mean completion, mean TPOT")
     for choice in known:
-        if runs := served.get(choice.name):
-            requests = [Request(0.0, one.prompt_tokens, one.output_tokens) for one in runs[0]]
-            told = replay([choice], requests, prefill).choices[0]
-            done = [max(one.completion_s for one in run) for run in runs]
-            mean = [fmean(one.completion_s for one in run) for run in runs]
-            numbers = told.finished_s, told.completion_s.mean
-            for what, seen, foretold in zip(("all done", "mean completion"), (done, mean), numbers, strict=True):
-                print(
-                    f"{choice.name}: {what} {fmean(seen):.2f} s ({', '.join(f'{s:.2f}' for s in seen)}), foretold "
-                    f"{foretold.value:.2f} [{foretold.low:.2f}, {foretold.high:.2f}], "
-                    f"error {foretold.value / fmean(seen) - 1:+.1%}"
-                )
+        first = runs[choice.name][0]
+        came = [Request(due, s.prompt_tokens, s.tokens[-1]) for due, s in zip(TRACES[trace], first, strict=True)]
+        told = replay([choice], came, prefill).choices[0]
+        assert told.tpot_s is not None
+        foretold = [told.finished_s.value, told.completion_s.mean.value, told.tpot_s.mean.value]
+        seen = [summary(run) for run in runs[choice.name]]
+        means = [fmean(column) for column in zip(*seen, strict=True)]
+        cells = [f"{m:.4g} {f:.4g} ({f / m - 1:+.1%})" for m, f in zip(means, foretold, strict=True)]
+        print(f"  {choice.name:<14} {'; '.join(cells)}", flush=True)
+        raw[choice.name] = {"measured": seen, "foretold": foretold}
+    return raw
+
+
+def summary(run: Sequence[Stream]) -> list[float]:
+    """When all was done, mean completion time and mean TPOT."""
+    begun = min(stream.sent_s for stream in run)
+    tpots = [stream.tpot_s for stream in run if len(stream.tokens) > 1]
+    return [max(s.at_s[-1] for s in run) - begun, fmean(s.completion_s for s in run), fmean(tpots)]
 
 
 if __name__ == "__main__":

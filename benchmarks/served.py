@@ -15,14 +15,13 @@ import math
 import os
 import statistics
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass, field
-from http.client import HTTPConnection
 from pathlib import Path
-from urllib.parse import urlsplit
+
+from streaming import Stream, asked
 
 from dsd_tune.cli.request import TESTBED_FLAGS
 from dsd_tune.engines.protocol import Measured, RunningEngine
@@ -39,14 +38,6 @@ TOKENS = 96
 STEPS = 24
 CONDITION = Condition(512, 0.0)
 ENGINE_CORE, OTHER_CORE = "0", "1"
-
-
-@dataclass(slots=True)
-class Stream:
-    """What one request's client saw: when each chunk came, and the tokens received by then."""
-
-    at_s: list[float] = field(default_factory=list)
-    tokens: list[int] = field(default_factory=list)
 
 
 def main() -> None:
@@ -130,13 +121,11 @@ def served(server: VllmServer, model: str, prompts: tuple[Prompt, ...], batch_si
     take = time.time_ns() % len(prompts)
     texts = [prompts[(take + i) % len(prompts)].text for i in range(batch_size)]
     streams = [Stream() for _ in texts]
-    threads = [
-        threading.Thread(target=listen, args=(server.url, model, t, s)) for t, s in zip(texts, streams, strict=True)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(batch_size) as pool:
+        for stream, text in zip(streams, texts, strict=True):
+            pool.submit(
+                stream.listen, server.url, "/v1/chat/completions", {**asked(model, text, TOKENS), "ignore_eos": True}
+            )
     begin, end = max(s.at_s[0] for s in streams), min(s.at_s[-1] for s in streams)
     inside = [(sum(begin < at <= end for at in s.at_s), between(s, begin, end)) for s in streams]
     chunks, tokens = sum(c for c, _ in inside), sum(t for _, t in inside)
@@ -148,28 +137,6 @@ def between(stream: Stream, begin_s: float, end_s: float) -> int:
     seen = [0, *(count for at, count in zip(stream.at_s, stream.tokens, strict=True) if at <= end_s)]
     before = [0, *(count for at, count in zip(stream.at_s, stream.tokens, strict=True) if at <= begin_s)]
     return seen[-1] - before[-1]
-
-
-def listen(url: str, model: str, text: str, stream: Stream) -> None:
-    """Stream one chat completion and note when each chunk comes."""
-    body = {
-        "model": model,
-        "messages": [{"role": "user", "content": text}],
-        "max_tokens": TOKENS,
-        "temperature": 0,
-        "ignore_eos": True,
-        "stream": True,
-        "stream_options": {"include_usage": True, "continuous_usage_stats": True},
-    }
-    connection = HTTPConnection(urlsplit(url).netloc, timeout=300)
-    connection.request("POST", "/v1/chat/completions", json.dumps(body), {"Content-Type": "application/json"})
-    for line in connection.getresponse():
-        if line.startswith(b"data: {"):
-            usage = json.loads(line[6:]).get("usage")
-            if usage and usage["completion_tokens"] > (stream.tokens[-1] if stream.tokens else 0):
-                stream.at_s.append(time.perf_counter())
-                stream.tokens.append(usage["completion_tokens"])
-    connection.close()
 
 
 if __name__ == "__main__":
