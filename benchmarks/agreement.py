@@ -1,0 +1,77 @@
+"""Do independent sweeps agree? `agreement.py RUN RUN...`, each a run directory that `dsd-tune fit` has fitted.
+
+Wherever two tables choose another K, each run is asked how much its own choice saves of TPOT over the other's. They
+agree if both intervals cover zero: then both knew that this was undecided.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations, groupby
+from pathlib import Path
+
+from dsd_tune.fit import Fit
+from dsd_tune.model.choices import Choice, choices
+from dsd_tune.records.interval import Interval
+from dsd_tune.records.table import Table
+from dsd_tune.storage import formats
+from dsd_tune.storage.run_directory import RunDirectory
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """A run and the table that its profile advises."""
+
+    path: Path
+
+    @cached_property
+    def table(self) -> Table:
+        """As decided; a fixed K, or none, is a table of one range."""
+        decision = formats.read(formats.PROFILE, self.path / "profile.json").decision
+        return decision.table or Table.from_dense((decision.fixed_k or 0,) * decision.max_num_seqs)
+
+    def saving(self, batch_size: int, k: int, other: int) -> Interval:
+        """Share of TPOT that `k` saves over `other`, as a difference of logarithms."""
+        mine, theirs = (self._choices[f"K={wanted}"].log_tpot for wanted in (k, other))
+        return (theirs - mine)[batch_size - 1].interval()
+
+    @cached_property
+    def _choices(self) -> dict[str, Choice]:
+        run = RunDirectory.open(self.path)
+        surface = Fit(run.manifest, run.samples()).surface
+        return {choice.name: choice for choice in choices(surface, self.table.max_num_seqs, None).known}
+
+
+def main(paths: list[str]) -> None:
+    """Print every pair's differences and count the pairs without one that both are sure of."""
+    sweeps = [Sweep(Path(path)) for path in paths]
+    for sweep in sweeps:
+        print(f"{sweep.path.name}: {sweep.table.as_lists()}")
+    pairs = list(combinations(sweeps, 2))
+    agreeing = sum(agree(one, other) for one, other in pairs)
+    print(f"{agreeing} of {len(pairs)} pairs agree")
+
+
+def agree(one: Sweep, other: Sweep) -> bool:
+    """Whether both are unsure wherever they differ."""
+    fine = True
+    sizes = range(1, one.table.max_num_seqs + 1)
+    for ks, group in groupby(sizes, lambda b: (one.table.k_at(b), other.table.k_at(b))):
+        if ks[0] == ks[1]:
+            continue
+        for batch_size in group:
+            told = one.saving(batch_size, *ks), other.saving(batch_size, *reversed(ks))
+            unsure = [saved.low <= 0 <= saved.high for saved in told]
+            fine &= all(unsure)
+            shown = ", ".join(f"{saved.value:+.1%} [{saved.low:+.1%}, {saved.high:+.1%}]" for saved in told)
+            print(
+                f"  {one.path.name} against {other.path.name}, B={batch_size}: K={ks[0]} against {ks[1]}, saves {shown}"
+                f"{'' if all(unsure) else '  SURE'}"
+            )
+    return fine
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
