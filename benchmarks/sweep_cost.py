@@ -1,25 +1,28 @@
 """What a grid costs: `vllm bench sweep serve` against `dsd-tune sweep`, on the testbed, in one run.
 
-Both measure B 1..32 (doubling) x K 0-4 plus no speculation, with one engine or server start a column. A run's spread
-gives the relative standard error of a cell, and the time each needs for one and the same error follows from it, since
-an error falls with the root of the time spent measuring. Both see the same prompts at temperature 0.
+Both measure B 1..32 (doubling) x K 0-4 plus no speculation, with one engine or server start a column, on the same
+prompts at temperature 0. A cell's relative standard error of TPOT has two parts: time, from the scatter of its repeats,
+and text, from the scatter of requests (which repeats do not show, since they send the same prompts) or of prompts (over
+all batch sizes, where acceptance is pooled). The time each tool needs for one and the same error follows from it, since
+an error falls with the root of the time spent measuring.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import shlex
 import statistics
 import subprocess
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from dsd_tune.cli.request import TESTBED_FLAGS
+from dsd_tune.fit import Fit
 from dsd_tune.records.measurement import Block
 from dsd_tune.storage.run_directory import RunDirectory
 from dsd_tune.testbed.prepare import Testbed, prepare
@@ -32,14 +35,18 @@ BIN = Path(sys.executable).parent
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What one tool spent, and how far its repeats scatter: `error` is the median cell's relative standard error."""
+    """What one tool spent; `errors` holds each cell's relative standard error of TPOT, the part of time and of text."""
 
     tool: str
     wall_s: float
     start_s: float
-    cells: int
     repeats: int
-    error: float
+    errors: dict[str, tuple[float, float]]
+
+    @property
+    def error(self) -> float:
+        """That of the median cell."""
+        return statistics.median(math.hypot(*parts) for parts in self.errors.values())
 
     def wall_for(self, error: float) -> float:
         """Seconds to reach `error` a cell: starts once, measuring as often as it takes."""
@@ -70,13 +77,17 @@ def dsd_tune_sweep(out: Path, rounds: int) -> Cost:
     # With a target that anything meets, the anchors are all that is measured.
     subprocess.run([*command, *flags, "--target-regret", "99%"], check=True)
     wall_s = time.time() - began
-    blocks = [s for s in RunDirectory.open(out).samples() if isinstance(s, Block)]
+    run = RunDirectory.open(out)
+    surface = Fit(run.manifest, run.samples()).surface
+    text = dict(zip(surface.ks, surface.log_tokens.draws.std(axis=0).tolist(), strict=True))
+    blocks = [s for s in run.samples() if isinstance(s, Block)]
     values = defaultdict(list)
     for block in blocks:
         if block.stop == block.cell.batch_size:
             values[block.cell].append(statistics.median(block.step_s))
+    errors = {str(cell): (of_mean(times), text[cell.k]) for cell, times in values.items()}
     first = min(block.taken_at_s for block in blocks)
-    return Cost("dsd-tune sweep", wall_s, first - began, len(values), rounds, median_error(values.values()))
+    return Cost("dsd-tune sweep", wall_s, first - began, rounds, errors)
 
 
 def vllm_bench_sweep(ready: Testbed, out: Path, num_runs: int) -> Cost:
@@ -95,10 +106,16 @@ def vllm_bench_sweep(ready: Testbed, out: Path, num_runs: int) -> Cost:
     began = time.time()
     subprocess.run([*command, "--serve-params", str(serve), "--bench-params", str(bench)], check=True)
     wall_s = time.time() - began
-    cells = [json.loads(path.read_text()) for path in sorted(out.glob("grid/**/summary.json"))]
-    values = [[run["mean_tpot_ms"] for run in runs] for runs in cells]
-    measuring_s = sum(run["duration"] for runs in cells for run in runs)
-    return Cost("vllm bench sweep serve", wall_s, wall_s - measuring_s, len(cells), num_runs, median_error(values))
+    cells = {path.parent.name: json.loads(path.read_text()) for path in sorted(out.glob("grid/**/summary.json"))}
+    measuring_s = sum(run["duration"] for runs in cells.values() for run in runs)
+    errors = {name: of_runs(runs) for name, runs in cells.items()}
+    return Cost("vllm bench sweep serve", wall_s, wall_s - measuring_s, num_runs, errors)
+
+
+def of_runs(runs: list[dict[str, float]]) -> tuple[float, float]:
+    """The parts of the error of a cell that `vllm bench serve` measured in `runs`, each with the same requests."""
+    text = statistics.mean(run["std_tpot_ms"] / run["mean_tpot_ms"] / run["completed"] ** 0.5 for run in runs)
+    return of_mean([run["mean_tpot_ms"] for run in runs]), text
 
 
 def columns(ready: Testbed) -> dict[str, dict[str, object]]:
@@ -114,20 +131,20 @@ def columns(ready: Testbed) -> dict[str, dict[str, object]]:
     return {"no_spec": {}, **{name: {"speculative_config": config} for name, config in speculative.items()}}
 
 
-def median_error(cells: Iterable[list[float]]) -> float:
-    """The relative standard error of the mean in the median cell, from the scatter of its repeats."""
-    return statistics.median(statistics.stdev(v) / statistics.mean(v) / len(v) ** 0.5 for v in cells)
+def of_mean(values: list[float]) -> float:
+    """The relative standard error of the mean of `values`."""
+    return statistics.stdev(values) / statistics.mean(values) / len(values) ** 0.5
 
 
 def report(ours: Cost, theirs: Cost) -> None:
-    """Print both, as they ran and brought to one error."""
-    print(f"{'':24} {'wall s':>8} {'starts s':>9} {'cells':>6} {'repeats':>8} {'error':>7} {'wall s at ours':>15}")
+    """Print both, as they ran and brought to the error of either."""
+    print(f"{'':24} {'wall s':>8} {'starts s':>9} {'cells':>6} {'repeats':>8} {'error':>7}")
     for cost in (theirs, ours):
-        print(
-            f"{cost.tool:24} {cost.wall_s:8.0f} {cost.start_s:9.0f} {cost.cells:6} {cost.repeats:8} "
-            f"{cost.error:7.2%} {cost.wall_for(ours.error):15.0f}"
-        )
-    print(f"ratio at the same error: {theirs.wall_for(ours.error) / ours.wall_s:.1f}")
+        spent = f"{cost.wall_s:8.0f} {cost.start_s:9.0f} {len(cost.errors):6} {cost.repeats:8}"
+        print(f"{cost.tool:24} {spent} {cost.error:7.2%}")
+    for error in (theirs.error, ours.error):
+        spent = theirs.wall_for(error), ours.wall_for(error)
+        print(f"to an error of {error:.2%}: {spent[0]:.0f} s against {spent[1]:.0f} s, {spent[0] / spent[1]:.1f} times")
 
 
 if __name__ == "__main__":
