@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import combinations
 
 from dsd_tune.model.published import batch_sizes, ks, missing_cells, pooled_lengths, text_deviation
 from dsd_tune.records.measurement import Arm
-from dsd_tune.records.published import Published, PublishedAcceptance
+from dsd_tune.records.published import Published, PublishedAcceptance, PublishedRow
 
 SMALL_BATCH = 4
 """Up to this batch size one run holds too few sequences for its acceptance to be more than luck."""
@@ -141,10 +141,15 @@ def _no_transfer(published: Published) -> Iterator[str]:
 
 
 def _flat_in_k(published: Published) -> Iterator[str]:
+    if is_flat_in_k(published.rows):
+        yield "TPOT does not move with K: K is only a cap there, as for suffix and n-gram drafters"
+
+
+def is_flat_in_k(rows: Iterable[PublishedRow]) -> bool:
+    """Whether no K makes a difference of more than 2 % at any of several batch sizes."""
     by_size: dict[int, list[float]] = defaultdict(list)
-    for row in published.rows:
+    for row in rows:
         if row.cell.k and row.tpot_s:
             by_size[row.cell.batch_size].append(row.tpot_s)
     several = [times for times in by_size.values() if len(times) > 1]
-    if len(several) > 1 and all(max(times) / min(times) - 1 <= _FLAT for times in several):
-        yield "TPOT does not move with K: K is only a cap there, as for suffix and n-gram drafters"
+    return len(several) > 1 and all(max(times) / min(times) - 1 <= _FLAT for times in several)
