@@ -160,6 +160,14 @@ def test_block_drafters_below_their_block_are_noted(cli: Any) -> None:
     assert "batch size times K is a budget" in said_about(found, "adaptive-verification")
 
 
+def test_a_k_that_leaves_no_room_to_schedule_is_refused(cli: Any) -> None:
+    """A K_max whose draft slots fill the batch of tokens will not start: both flags that matter are named."""
+    words = drafting(method="dspark", num_speculative_tokens=16)
+    found = answer(cli, *words, "--max-num-batched-tokens", "2048", "--vllm-version", "0.27")[1]
+    said = said_about(found, "draft-slots")
+    assert "Raise --max-num-batched-tokens, or lower num_speculative_tokens or --max-num-seqs" in said
+
+
 def test_ks_beyond_the_mtp_depth_are_noted(cli: Any) -> None:
     """A K above the model's own MTP depth must be a multiple of it, which vLLM checks for no K of a table."""
     found = answer(cli, *drafting(method="mtp", model=None), *NEW)[1]
