@@ -40,10 +40,13 @@ def choose_table(
     `missed` gives the weight of the batch sizes at which a table's engine would lack graphs. Tables that differ by less
     than a tie are chosen by that, too.
     """
-    tables = _by_price(regret, ks, weights)
-    cheapest, best = next(tables)
+    # A K that may not be used at a batch size may not be even where that one weighs nothing.
+    step_cost = np.where(np.isnan(regret), np.inf, weights[:, None] * np.nan_to_num(regret)) + 1e-9 * np.asarray(ks)
     if missed is None:
-        return best
+        kept = _undominated(step_cost)
+        return next(_by_price(step_cost[:, kept], [ks[c] for c in kept]))[1]
+    tables = _by_price(step_cost, ks)
+    cheapest, best = next(tables)
     least = cheapest + MISS_PRICE * missed(best)
     for price, table in tables:
         if price >= min(least, cheapest + TIE):
@@ -54,10 +57,15 @@ def choose_table(
     return best
 
 
-def _by_price(regret: Array, ks: Sequence[int], weights: Array) -> Iterator[tuple[float, Table]]:
+def _undominated(step_cost: Array) -> list[int]:
+    """The columns that no other one is as cheap as everywhere: the cheapest table needs none of the rest."""
+    as_cheap = (step_cost[:, :, None] <= step_cost[:, None, :]).all(axis=0)
+    np.fill_diagonal(as_cheap, val=False)
+    return np.flatnonzero(~as_cheap.any(axis=0)).tolist()
+
+
+def _by_price(step_cost: Array, ks: Sequence[int]) -> Iterator[tuple[float, Table]]:
     """For each set of Ks its cheapest table, the cheapest of all first."""
-    # A K that may not be used at a batch size may not be even where that one weighs nothing.
-    step_cost = np.where(np.isnan(regret), np.inf, weights[:, None] * np.nan_to_num(regret)) + 1e-9 * np.asarray(ks)
     sets = _sets(step_cost)
     cost, came_from = _walked(step_cost, sets, SWITCH_PRICE)
     prices = cost.min(axis=0) + K_PRICE * (sets.sum(axis=0) - 1)
