@@ -11,7 +11,7 @@ from dsd_tune.model.claims import JUMP
 from dsd_tune.model.published import batch_sizes, missing_cells
 from dsd_tune.model.ranges import TIE
 from dsd_tune.records.published import Published
-from dsd_tune.records.table import Range, Table
+from dsd_tune.records.table import Table
 
 
 @dataclass(frozen=True, slots=True)

@@ -419,7 +419,8 @@ def test_k0_is_asked_of_both_engines(decide: Any) -> None:
 
 def test_a_cap_on_drafts_makes_no_table(decide: Any) -> None:
     """Where TPOT does not move with K, K is a cap: the smallest K, no table, whatever cell is the best by a hair."""
-    rows = ((b, k, t) for b, *ts in ((1, 4.4, 4.39, 4.39), (16, 5.85, 5.85, 5.82)) for k, t in zip((5, 12, 32), ts))
+    tpot = {1: (4.4, 4.39, 4.39), 16: (5.85, 5.85, 5.82)}
+    rows = ((b, k, t) for b, ts in tpot.items() for k, t in zip((5, 12, 32), ts, strict=True))
     decided = decide(csv_grid(*rows))
     assert (decided.profile.decision.verdict, decided.profile.decision.fixed_k) == (Verdict.FIXED, 5)
     assert "TPOT does not move with K" in decided.said
