@@ -15,7 +15,7 @@ from dsd_tune.model.condition_fit import ConditionFit, missing_arms, speculative
 from dsd_tune.model.face_value import face_value
 from dsd_tune.model.findings import Findings, Support
 from dsd_tune.model.published import pooled_lengths, surface_from_published
-from dsd_tune.model.roofline import roofline_tokens
+from dsd_tune.model.roofline import roofline_of, roofline_tokens
 from dsd_tune.model.sampled import Sampled
 from dsd_tune.model.surface import mean_surface
 from dsd_tune.records.measurement import Arm, Block, Cell, Failure
@@ -158,7 +158,7 @@ class ImportFit:
             k0_tax=findings.k0_tax() if self._has(Arm.DSD, 0) else (),
             crossovers=findings.crossovers(),
             critical=findings.critical(),
-            roofline_tokens=None,
+            roofline_tokens=roofline_of(self.published.fact("gpu") or ""),
             held_out=findings.held_out(),
             variance=Variance(self.published.start_sd, 0.0, self.published.cell_sd, trend=None, limit=None),
             decision=replace(decision, remarks=(*decision.remarks, *self._at_face_value(decision.fixed_k))),

@@ -20,6 +20,7 @@ QWEN_DENSE = "rl_qwen3_32b_openmath_gb200"
 SUPER = "rl_nemotron_super_fp8_openmath_gb200"
 LUCKY = "nemotron_super_bf16_1k10k_v028"
 DGX_SPARK = "dgxspark_glm53_dflash2_k5_k7"
+SIZES = (1, 2, 4, 8, 16, 32, 64, 128)
 
 
 @dataclass(frozen=True)
@@ -199,6 +200,29 @@ def test_a_later_optimum_in_k_is_found(decide: Any) -> None:
     decided = decide(LUCKY)
     assert decided.k_at(128) == 1
     assert [decided.k_at(b) for b in (1, 16, 32)] == [5, 5, 3]
+
+
+def test_where_verification_stops_being_free_is_said(cli: Any, decide: Any) -> None:
+    """Critical BS*K, the datasheet's number beside it, and where each K stops paying, in 80 columns; `show` as well."""
+    decided = decide(QWEN_DENSE)
+    assert "Critical BS*K no bend" in decided.said
+    assert "the datasheet of GB200 x2 puts it at 312" in decided.said
+    assert [crossover.k for crossover in decided.profile.crossovers] == [1, 2, 3, 5]
+    assert "K=2 at B=" in decided.said
+    assert max(map(len, decided.shown.splitlines())) <= 80
+    assert cli("show", decided.path).out == decided.shown
+
+
+def test_a_bend_comes_with_its_interval(decide: Any) -> None:
+    """Where step time bends, the tokens in flight at which it does are given with an interval around the truth."""
+    steps = {(b, k): 10 + 0.01 * b + 0.3 * k + 0.05 * max(0, b * (k + 1) - 100) for b in SIZES for k in range(4)}
+    rows = "".join(f"{b},{k},{step_ms:.4f},{1 + 0.6 * k if k else ''}\n" for (b, k), step_ms in steps.items())
+    text = f"batch_size,k,step_ms,acceptance_length\n{rows}"
+    critical = decide(text, declared=("--arm", "dsd", "--k0", "no_spec")).profile.critical
+    assert critical
+    assert critical.tokens
+    assert critical.tokens.low <= 110
+    assert critical.tokens.high >= 90
 
 
 @pytest.mark.parametrize("grid", [SUPER, "rl_nemotron_super_fp8_swe_gb200"])
