@@ -7,6 +7,7 @@ cost law may second it, where it holds and the time changes little. Everywhere e
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -46,7 +47,7 @@ class LogSteps:
         self.values = values
         self.at_size: dict[int, dict[int, float]] = defaultdict(dict)
         self.at_k: dict[int, dict[int, float]] = defaultdict(dict)
-        for (batch_size, k), value in values.items():
+        for (batch_size, k), value in sorted(values.items()):
             self.at_size[batch_size][k] = value
             self.at_k[k][batch_size] = value
 
@@ -149,9 +150,10 @@ def _mean_time(before: float, after: float, share: float) -> float:
 
 
 def _between(line: Mapping[int, float], at: int) -> tuple[tuple[int, float], tuple[int, float]] | None:
-    """The next entry on either side of `at`, itself left out."""
-    below, above = [x for x in line if x < at], [x for x in line if x > at]
-    if not below or not above:
+    """The next entry on either side of `at`, itself left out; the line's entries rise."""
+    places = list(line)
+    below, above = bisect_left(places, at), bisect_right(places, at)
+    if not below or above == len(places):
         return None
-    low, high = max(below), min(above)
+    low, high = places[below - 1], places[above]
     return (low, line[low]), (high, line[high])
