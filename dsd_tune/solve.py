@@ -277,8 +277,9 @@ class _Case:
                 "best of those that were need not be the best; measure the missing cells"
             )
         drafting = gains.table if table and table.k_max else None
+        table_share, fixed, over_fixed = map(_share, (drafting, gains.fixed, gains.over_fixed))
         needed = self._worth(Verdict.TABLE)
-        return reasons.why(verdict, self.aim.quantity, *map(_share, (drafting, gains.fixed, gains.over_fixed)), needed)
+        return reasons.why(verdict, self.aim.quantity, table_share, fixed, over_fixed, needed)
 
     def _worst_loss(self, line: Sampled) -> float:
         """The largest share that the best of all would save over one choice at any batch size."""

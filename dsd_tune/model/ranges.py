@@ -59,9 +59,8 @@ def choose_table(
 
 def _undominated(step_cost: Array) -> list[int]:
     """The columns that no other one is as cheap as everywhere: the cheapest table needs none of the rest."""
-    as_cheap = (step_cost[:, :, None] <= step_cost[:, None, :]).all(axis=0)
-    np.fill_diagonal(as_cheap, val=False)
-    return np.flatnonzero(~as_cheap.any(axis=0)).tolist()
+    as_cheap = np.all(step_cost[:, :, None] <= step_cost[:, None, :], axis=0) & ~np.eye(step_cost.shape[1], dtype=bool)
+    return [int(column) for column in np.flatnonzero(~as_cheap.any(axis=0))]
 
 
 def _by_price(step_cost: Array, ks: Sequence[int]) -> Iterator[tuple[float, Table]]:
@@ -92,7 +91,7 @@ def _sets(step_cost: Array) -> NDArray[np.bool_]:
 
 def _walked(step_cost: Array, sets: NDArray[np.bool_], switch_price: float) -> Array:
     """The least cost of having come to each column at each batch size, shape (batch sizes, Ks, sets)."""
-    cost = step_cost[:, :, None] + np.where(sets, 0.0, np.inf)
+    cost: Array = step_cost[:, :, None] + np.where(sets, 0.0, np.inf)
     for row in range(1, len(cost)):
         cost[row] += np.minimum(cost[row - 1], cost[row - 1].min(axis=0) + switch_price)
     return cost

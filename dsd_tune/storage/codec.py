@@ -5,12 +5,12 @@ from __future__ import annotations
 import itertools
 import math
 import typing
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import fields, is_dataclass
 from enum import StrEnum
 from functools import cache, partial
 from types import NoneType, UnionType
-from typing import Any, TypeVar, Union, cast
+from typing import TypeVar, Union, cast
 
 T = TypeVar("T")
 
@@ -44,7 +44,7 @@ def decode(kind: type[T], value: object, path: str = "") -> T:
         ValueError: wrong type, missing or unknown key, or refused by the record; names the path.
     """
     try:
-        return cast(T, _reader(kind)(value))
+        return cast(T, _reader(cast(Hashable, kind))(value))
     except _Misfit as misfit:
         place = f"{path}{misfit.place}".removeprefix(".")
         raise ValueError(f"{_where(place)}: {misfit}") from misfit
@@ -62,7 +62,7 @@ class _Misfit(Exception):
 
 
 @cache
-def _reader(hint: Any) -> Callable[[object], object]:
+def _reader(hint: Hashable) -> Callable[[object], object]:
     """What reads values of one type; made once, since a run has as many values as tokens."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin is tuple:
