@@ -40,8 +40,8 @@ def roofline_of(gpu: str) -> float | None:
 
     None where that is no GPU known here, or may be one of several, as H100 may.
     """
-    words = re.split(r"[\s,]+", gpu)
-    found = [figures for name, figures in _GPUS.items() if name.split()[1] in words]
+    chips = {re.sub(r"^\d+x", "", word) for word in re.split(r"[\s,-]+", gpu)}
+    found = [figures for name, figures in _GPUS.items() if re.split(r"[\s-]", name)[1] in chips]
     return _ridge(found[0], 2) if len(found) == 1 else None
 
 
