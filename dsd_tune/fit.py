@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
@@ -11,9 +12,10 @@ import numpy as np
 from dsd_tune.errors import UsageError
 from dsd_tune.model import acceptance
 from dsd_tune.model.condition_fit import ConditionFit, missing_arms, speculative, support
+from dsd_tune.model.face_value import face_value
 from dsd_tune.model.findings import Findings, Support
 from dsd_tune.model.published import pooled_lengths, surface_from_published
-from dsd_tune.model.roofline import roofline_tokens
+from dsd_tune.model.roofline import roofline_of, roofline_tokens
 from dsd_tune.model.sampled import Sampled
 from dsd_tune.model.surface import mean_surface
 from dsd_tune.records.measurement import Arm, Block, Cell, Failure
@@ -156,16 +158,25 @@ class ImportFit:
             k0_tax=findings.k0_tax() if self._has(Arm.DSD, 0) else (),
             crossovers=findings.crossovers(),
             critical=findings.critical(),
-            roofline_tokens=None,
+            roofline_tokens=roofline_of(self.published.fact("gpu") or ""),
             held_out=findings.held_out(),
             variance=Variance(self.published.start_sd, 0.0, self.published.cell_sd, trend=None, limit=None),
-            decision=decision,
+            decision=replace(decision, remarks=(*decision.remarks, *self._at_face_value(decision.fixed_k))),
             conditions=(),
             warnings=warnings,
             validation=None,
             created_at_s=created_at_s,
             dsd_tune_version=version,
         )
+
+    def _at_face_value(self, fixed_k: int) -> Iterator[str]:
+        """How the grid reads to whoever takes no number for luck, beside a decision that does."""
+        if read := face_value(self.published):
+            yield (
+                "taken at face value (the smallest K within 2 % of the best, carried up to the next batch size) these "
+                f"numbers say {str(read.table.as_lists()).replace(' ', '')}, and that fixed K={fixed_k} loses "
+                f"{read.worst_loss(fixed_k):.1%} at worst; neither luck nor the engine of a table is in that"
+            )
 
     def _support(self) -> dict[Cell, Support]:
         rows = Counter(row.cell for row in self.published.rows)

@@ -18,7 +18,7 @@ from dsd_tune.model.aim import Aim
 from dsd_tune.model.boundaries import boundaries, compared, losing_stretches, share_of
 from dsd_tune.model.claims import claim, neighbours, regret_of
 from dsd_tune.model.cost_alone import undecided
-from dsd_tune.model.lines import drawn, least, lowered, or_else
+from dsd_tune.model.lines import drawn, least, lowered
 from dsd_tune.model.outlook import Outlook
 from dsd_tune.model.ranges import TIE, choose_table, surely_worse
 from dsd_tune.model.sampled import Array, Sampled
@@ -77,7 +77,7 @@ class _Case:
         self._require_cells()
         aim.require_within_reach(surface.no_spec, surface.table_tpot(), *map(surface.fixed_tpot, surface.static))
         self.claims = claim(surface, max_num_seqs, aim.capture_limit)
-        self.log_tpot = or_else(self.claims.log_tpot, self._spread(surface.table_tpot()))
+        self.log_tpot = self.claims.log_line
         self.off = aim.cost(self._spread(surface.no_spec))
         self.lines = aim.cost(self.log_tpot)
         self.claimed = aim.cost(self.claims.log_tpot)
@@ -277,7 +277,9 @@ class _Case:
                 "best of those that were need not be the best; measure the missing cells"
             )
         drafting = gains.table if table and table.k_max else None
-        return reasons.why(verdict, self.aim.quantity, *map(_share, (drafting, gains.fixed, gains.over_fixed)))
+        table_share, fixed, over_fixed = map(_share, (drafting, gains.fixed, gains.over_fixed))
+        needed = self._worth(Verdict.TABLE)
+        return reasons.why(verdict, self.aim.quantity, table_share, fixed, over_fixed, needed)
 
     def _worst_loss(self, line: Sampled) -> float:
         """The largest share that the best of all would save over one choice at any batch size."""

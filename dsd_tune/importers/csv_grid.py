@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 from dsd_tune.errors import ProfileMismatch, UsageError
@@ -18,7 +19,8 @@ from dsd_tune.importers.reading import Reading
 from dsd_tune.records.measurement import Arm
 from dsd_tune.records.published import Fact, PublishedAcceptance, PublishedRow
 
-_HEADER_FACTS = frozenset({"model", "drafter", "gpu", "engine", "workload"})
+_HEADER_FACTS = frozenset({"model", "method", "drafter", "gpu", "engine", "workload"})
+_SUFFIX = re.compile(r"\bsuffix decoding\b", re.IGNORECASE)
 _DEPTH = re.compile(r"\b(ISL|OSL) (\d+)")
 _TIMED = frozenset({Quantity.TPOT, Quantity.STEP, Quantity.THROUGHPUT})
 _ACCEPTED = frozenset({Quantity.LENGTH, Quantity.RATE, Quantity.POSITION, Quantity.DRAFTS})
@@ -43,6 +45,8 @@ def read_csv(path: Path, text: str, declared: Declared) -> Found:
     if not is_acceptance:
         _refuse_other_axes(path, names, has)
     facts = _facts(path, comments, rows)
+    stated = next((fact.value for fact in facts if fact.key == "method"), None)
+    declared = replace(declared, method=declared.method or stated)
     if is_acceptance:
         return Found(acceptance=tuple(_acceptances(rows, declared)), facts=facts, columns=tuple(names), remarks=remarks)
     kept, judged = _judged(rows, declared)
@@ -91,6 +95,8 @@ def _header_facts(comments: Iterable[str]) -> list[Fact]:
         key, colon, value = comment.partition(": ")
         if colon and key in _HEADER_FACTS:
             facts.append(Fact(key, value))
+        if key == "source" and _SUFFIX.search(value):
+            facts.append(Fact("method", "suffix"))
         facts += [Fact(name.lower(), number) for name, number in _DEPTH.findall(comment)]
     return facts
 

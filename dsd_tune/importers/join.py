@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from dsd_tune.errors import ProfileMismatch, UsageError
 from dsd_tune.importers.declared import Declared
 from dsd_tune.importers.found import GRID_SD, Found, Running
+from dsd_tune.model.caveats import is_flat_in_k
 from dsd_tune.records.published import Fact, Published, PublishedRow
+
+_SUFFIX = re.compile(r"\bsuffix\b", re.IGNORECASE)
 
 SAME_DEPTH = 1.5
 """Mean output lengths may differ by this factor: step time and acceptance both change with depth."""
@@ -23,7 +27,7 @@ def join(found: Sequence[Found], declared: Declared, created_at_s: float, versio
     """
     _refuse_unknown_columns(found, declared)
     facts = _facts(found, declared)
-    _refuse_suffix(facts)
+    _refuse_suffix(facts, [row for part in found for row in part.rows])
     running = _running(found)
     rows, dropped = _keyed_by_running([row for part in found for row in part.rows], running)
     acceptance = tuple(item for part in found for item in part.acceptance)
@@ -76,11 +80,12 @@ def _depth(found: Iterable[Found]) -> dict[str, str]:
     return {"output tokens a request": f"{sum(lengths) / len(lengths):.0f}"}
 
 
-def _refuse_suffix(facts: Iterable[Fact]) -> None:
-    method = next((fact.value for fact in facts if fact.key == "method"), None)
-    if method == "suffix":
+def _refuse_suffix(facts: Iterable[Fact], rows: Iterable[PublishedRow]) -> None:
+    if any(fact.key in ("method", "drafter") and _SUFFIX.search(fact.value) for fact in facts):
+        flat = ", TPOT does not move with it here" if is_flat_in_k(rows) else ""
         raise UsageError(
-            "suffix decoding drafts what it finds in each request: K is only a cap, and vLLM runs no table with it.",
+            f"suffix decoding drafts what it finds in each request: K is only a cap{flat}, and vLLM runs no table "
+            "with it.",
             "Serve it with one num_speculative_tokens.",
         )
 

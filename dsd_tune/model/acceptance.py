@@ -108,7 +108,8 @@ def _lengths_twice(drafting: Iterable[Block], ks: tuple[int, ...]) -> tuple[Samp
             counts[prompt.prompt][:, ks.index(block.cell.k), :width] += (prompt.drafted, prompt.accepted)
     stacked = np.array(list(counts.values())).reshape(-1, 2, len(ks), ks[-1])
     both = np.concatenate([stacked, stacked.sum(axis=2, keepdims=True)], axis=2)
-    rates = _ratio(both[:, 1].reshape(len(both), -1), both[:, 0].reshape(len(both), -1), np.random.default_rng(0))
+    flat = both.reshape(len(both), 2, (len(ks) + 1) * ks[-1])
+    rates = _ratio(flat[:, 1], flat[:, 0], np.random.default_rng(0))
     lengths = rates.map(lambda a: 1 + np.cumsum(a.reshape(*a.shape[:-1], len(ks) + 1, ks[-1]), axis=-1))
     last = [k - 1 for k in ks]
     return lengths[list(range(len(ks))), last], lengths[len(ks)][last], len(both)

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import combinations
 
 from dsd_tune.model.published import batch_sizes, ks, missing_cells, pooled_lengths, text_deviation
 from dsd_tune.records.measurement import Arm
-from dsd_tune.records.published import Published, PublishedAcceptance
+from dsd_tune.records.published import Published, PublishedAcceptance, PublishedRow
 
 SMALL_BATCH = 4
 """Up to this batch size one run holds too few sequences for its acceptance to be more than luck."""
 
+_OUTPUT_LENGTHS = ("osl", "forced_osl", "output_len", "random_output_len", "output tokens a request")
 _LUCK = 0.1
 _REPEATS_ITSELF = 0.95
 _TRANSFERS = 0.03
@@ -26,6 +27,7 @@ def caveats(published: Published) -> tuple[str, ...]:
         *_arms(published),
         *_coverage(published),
         *_assumptions(published),
+        *_depth(published),
         *_acceptance(published),
         *_flat_in_k(published),
     )
@@ -76,8 +78,18 @@ def _assumptions(published: Published) -> Iterator[str]:
         yield f"repeats tell how numbers scatter; {published.start_sd:.0%} is assumed between engines"
 
 
+def _depth(published: Published) -> Iterator[str]:
+    lengths = [length for key in _OUTPUT_LENGTHS if (length := published.fact(key))]
+    if lengths:
+        yield (
+            f"outputs had {lengths[0]} tokens: step time and acceptance change with depth (acceptance length 3.0 fell "
+            "to 1.1 past 10,000 tokens elsewhere), so nothing is known of a max_tokens far above"
+        )
+
+
 def _acceptance(published: Published) -> Iterator[str]:
     yield from _unknown_lengths(published)
+    yield from _uncounted(published)
     yield from _luck(published)
     for item, where in _items(published):
         share = (item.length - 1) / item.k
@@ -104,6 +116,14 @@ def _unknown_lengths(published: Published) -> Iterator[str]:
         )
 
 
+def _uncounted(published: Published) -> Iterator[str]:
+    if any(item.drafts is None for item, _ in _items(published)):
+        yield (
+            "acceptance lengths without counts of drafts are taken as all tokens over all steps; a mean over requests "
+            "is another number, and may rank drafters the other way"
+        )
+
+
 def _luck(published: Published) -> Iterator[str]:
     pooled = pooled_lengths(published)
     for row in published.rows:
@@ -126,25 +146,32 @@ def _items(published: Published) -> Iterator[tuple[PublishedAcceptance, str]]:
 
 def _no_transfer(published: Published) -> Iterator[str]:
     """The first position's rate should not depend on how many more were drafted; for some drafters it does."""
-    first: dict[int, list[float]] = defaultdict(list)
+    rates: dict[int, list[tuple[float, ...]]] = defaultdict(list)
     for item, _ in _items(published):
         if item.rates:
-            first[item.k].append(item.rates[0])
-    means = {k: sum(rates) / len(rates) for k, rates in first.items()}
+            rates[item.k].append(item.rates)
+    means = {k: [sum(position) / len(position) for position in zip(*found, strict=True)] for k, found in rates.items()}
     for left, right in combinations(sorted(means), 2):
-        if abs(means[left] - means[right]) > _TRANSFERS:
+        if abs(means[left][0] - means[right][0]) > _TRANSFERS:
+            told, seen = 1 + sum(means[right][:left]), 1 + sum(means[left])
             yield (
-                f"the first draft was accepted {means[left]:.1%} at K={left} and {means[right]:.1%} at K={right}: "
-                "rates do not transfer between K, so each K needs its own"
+                f"the first draft was accepted {means[left][0]:.1%} at K={left} and {means[right][0]:.1%} at "
+                f"K={right}: rates do not transfer between K, so each K needs its own (from K={right} follow "
+                f"{told:.2f} tokens a step at K={left}, measured {seen:.2f})"
             )
             return
 
 
 def _flat_in_k(published: Published) -> Iterator[str]:
+    if is_flat_in_k(published.rows):
+        yield "TPOT does not move with K: K is only a cap there, as for suffix and n-gram drafters"
+
+
+def is_flat_in_k(rows: Iterable[PublishedRow]) -> bool:
+    """Whether no K makes a difference of more than 2 % at any of several batch sizes."""
     by_size: dict[int, list[float]] = defaultdict(list)
-    for row in published.rows:
+    for row in rows:
         if row.cell.k and row.tpot_s:
             by_size[row.cell.batch_size].append(row.tpot_s)
     several = [times for times in by_size.values() if len(times) > 1]
-    if len(several) > 1 and all(max(times) / min(times) - 1 <= _FLAT for times in several):
-        yield "TPOT does not move with K: K is only a cap there, as for suffix and n-gram drafters"
+    return len(several) > 1 and all(max(times) / min(times) - 1 <= _FLAT for times in several)

@@ -106,11 +106,7 @@ class _Reading:
         self._surface, self._size = surface, max_num_seqs
         top = surface.batch_sizes[-1]
         claims = claim(surface, top, capture_limit)
-        line = spread(surface.table_tpot(), surface.batch_sizes, top)
-        claimed = np.isfinite(claims.log_tpot.point)
-        self._line = Sampled(
-            np.where(claimed, claims.log_tpot.point, line.point), np.where(claimed, claims.log_tpot.draws, line.draws)
-        )
+        self._line = claims.log_line
         self.gaps = tuple(gap.said for gap in claims.gaps if gap.left < max_num_seqs)
 
     def off(self) -> Choice:

@@ -29,9 +29,13 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """`log_tpot` of the table's engine at every batch size, shape (max_num_seqs, Ks); nan where nothing is claimed."""
+    """`log_tpot` of the table's engine at every batch size, shape (max_num_seqs, Ks); nan where nothing is claimed.
+
+    `log_line` has there what would follow if nothing happened in between: good enough for a mean.
+    """
 
     log_tpot: Sampled
+    log_line: Sampled
     gaps: tuple[Gap, ...]
 
 
@@ -45,15 +49,19 @@ def claim(surface: Surface, max_num_seqs: int, capture_limit: int | None) -> Cla
     crossed = tuple(_crossings(surface, capture_limit)) if capture_limit else ()
     # A known reason for a gap is better than a jump seen.
     first = {(gap.k, gap.left): gap for gap in reversed([*crossed, *_jumps(surface)])}
-    point, draws = line.point.copy(), line.draws.copy()
+    if not first:
+        return Claims(line, line, ())
+    claimed = Sampled(line.point.copy(), line.draws.copy())
     for gap in first.values():
         inside, column = slice(gap.left, gap.right - 1), surface.ks.index(gap.k)
-        point[inside, column] = draws[:, inside, column] = np.nan
+        claimed.point[inside, column] = claimed.draws[:, inside, column] = np.nan
     for gap in crossed:
         last, column = _last_captured(gap.k, capture_limit or 0), surface.ks.index(gap.k)
-        carried = _carried(surface, gap, last)
-        point[gap.left : last, column], draws[:, gap.left : last, column] = carried.point, carried.draws
-    return Claims(Sampled(point, draws), tuple(first.values()))
+        if carried := _carried(surface, gap, last):
+            for each in (claimed, line):
+                each.point[gap.left : last, column] = carried.point
+                each.draws[:, gap.left : last, column] = carried.draws
+    return Claims(claimed, line, tuple(first.values()))
 
 
 def regret_of(cost: Array, surely_worse: Array, batch_sizes: tuple[int, ...]) -> Array:
@@ -104,11 +112,11 @@ def _last_captured(k: int, capture_limit: int) -> int:
     return capture_limit // (k + 1)
 
 
-def _carried(surface: Surface, gap: Gap, last: int) -> Sampled:
-    """Log TPOT from `gap.left` + 1 to `last`, grown as between the last two measured batch sizes; else nan."""
+def _carried(surface: Surface, gap: Gap, last: int) -> Sampled | None:
+    """Log TPOT from `gap.left` + 1 to `last`, grown as between the last two measured batch sizes; None from one."""
     row, line = surface.batch_sizes.index(gap.left), surface.table_tpot()[:, surface.ks.index(gap.k)]
     if row == 0:
-        return Sampled(np.full(last - gap.left, np.nan), np.full((len(line.draws), last - gap.left), np.nan))
+        return None
     further = np.log(np.arange(gap.left + 1, last + 1) / gap.left)
     width = np.log(gap.left / surface.batch_sizes[row - 1])
     slope = (line[row] - line[row - 1]).map(lambda rise: np.clip(rise / width, 0, 1))

@@ -83,7 +83,7 @@ class ConditionFit:
             between_starts=noise.starts.sd,
             drift=noise.drift.sd,
             between_blocks=noise.blocks.sd,
-            trend=trend(self._main),
+            trend=trend(self._timings),
             limit=limit(decision, self.surface, self._timings, noise),
         )
 

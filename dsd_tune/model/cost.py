@@ -28,6 +28,9 @@ _CELLS_REFITTED = 20_000
 _HUBER = 1.345
 _HOLDS = 0.08
 """With a larger median error the law describes something else, as that of a dense model does a mixture of experts."""
+_ENOUGH_TO_HOLD = 18
+"""Three cells for each of the law's terms: fewer fit it by having so few."""
+
 _WORTH_A_BEND = 0.8
 """A bend must leave at most this share of the unexplained error, or the straight law is kept."""
 
@@ -44,6 +47,10 @@ class CostLaw:
         """Predicted step times in seconds, shape (len(cells),)."""
         return np.asarray(_with_bend(_design(cells), self.critical) @ np.array(self.coefficients), dtype=np.float64)
 
+    def median_error(self, cells: Sequence[Cell], step_s: Array) -> float:
+        """Half of these cells lie closer to the law than this share of their step time."""
+        return float(np.median(np.abs(self.step_s(cells) / step_s - 1)))
+
 
 def fit_law(cells: Sequence[Cell], step_s: Array) -> CostLaw:
     """Fit the law to one step time a cell, in seconds."""
@@ -53,6 +60,14 @@ def fit_law(cells: Sequence[Cell], step_s: Array) -> CostLaw:
     tried = np.geomspace(max(1.0, tokens.min()), tokens.max(), _BENDS_TRIED)[:-1]
     bent = min((_fit_at(design, step_s, float(bend)) for bend in tried), key=lambda law: law.loss)
     return bent if bent.loss < _WORTH_A_BEND * straight.loss else straight
+
+
+def smooth_law(cells: Sequence[Cell], step_s: Array) -> CostLaw | None:
+    """The law where it holds; None where it does not, or where too few cells tell."""
+    if len(cells) < _ENOUGH_TO_HOLD:
+        return None
+    law = fit_law(cells, step_s)
+    return law if law.median_error(cells, step_s) <= _HOLDS else None
 
 
 def law_of(cells: Sequence[Cell], step_s: Array, critical: CriticalSize) -> CostLaw | None:
@@ -66,7 +81,7 @@ def critical_size(cells: Sequence[Cell], log_step: Sampled) -> CriticalSize:
     """The bend with its interval, from refits to draws; `log_step` has shape (len(cells),)."""
     step_s = np.exp(log_step.point)
     law = fit_law(cells, step_s)
-    error = float(np.median(np.abs(law.step_s(cells) / step_s - 1)))
+    error = law.median_error(cells, step_s)
     if error > _HOLDS:
         return CriticalSize(None, error, f"no smooth law holds (median error {error:.0%}): only measured cells count")
     if law.critical is None:

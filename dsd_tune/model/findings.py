@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -66,20 +67,21 @@ class Findings:
 
     def critical(self) -> CriticalSize | None:
         """From every step time that is known and no outlier; None from too few of them."""
-        odd = {(batch_size, k) for batch_size, k, _ in outliers(self._grid())}
+        odd = {(cell.batch_size, cell.k) for cell, _ in self.outliers}
         cells, log_step = self._step_times()
         kept = [i for i, cell in enumerate(cells) if cell.arm is Arm.NO_SPEC or (cell.batch_size, cell.k) not in odd]
         return critical_size([cells[i] for i in kept], log_step[kept]) if len(kept) >= ENOUGH_CELLS else None
 
     def held_out(self) -> HeldOut:
         """How well cells are foretold by their neighbours, where they are."""
-        return held_out(self._grid())
+        return held_out(self._grid)
 
-    def outliers(self) -> Iterator[tuple[Cell, float]]:
+    @cached_property
+    def outliers(self) -> tuple[tuple[Cell, float], ...]:
         """Cells that contradict their row and their column, and how many times too long their step is."""
-        for batch_size, k, times in outliers(self._grid()):
-            yield Cell(self.table_arm, batch_size, k), times
+        return tuple((Cell(self.table_arm, batch_size, k), times) for batch_size, k, times in outliers(self._grid))
 
+    @cached_property
     def _grid(self) -> LogSteps:
         """Step times in the table's engine, of the Ks whose step time is known."""
         split = [i for i, k in enumerate(self._surface.ks) if k in self._split_ks]

@@ -7,12 +7,6 @@ import numpy as np
 from dsd_tune.model.sampled import Array, Sampled
 
 
-def or_else(claimed: Sampled, otherwise: Sampled) -> Sampled:
-    """What is claimed, and elsewhere what would follow if nothing happened in between: good enough for a mean."""
-    known = np.isfinite(claimed.point)
-    return Sampled(np.where(known, claimed.point, otherwise.point), np.where(known, claimed.draws, otherwise.draws))
-
-
 def drawn(line: Sampled, split: int) -> Sampled:
     """A line with one of its draws alone."""
     return Sampled(line.point, line.draws[split : split + 1])

@@ -1,22 +1,29 @@
-"""Step times foretold from neighbouring cells, without a law: how far a grid explains itself, and what does not fit.
+"""Step times foretold from neighbouring cells: how far a grid explains itself, and what does not fit.
 
 A cell is read off twice: between its neighbours in batch size, and between those in K. Where the two agree, and the
-cells they rest on fit in as well, the reading is claimed to hold; everywhere else only a measurement tells.
+cells they rest on fit in as well, the reading is claimed to hold. On the edges of a grid there is one reading, and the
+cost law may second it, where it holds and the time changes little. Everywhere else only a measurement tells.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
+from dsd_tune.model.cost import CostLaw, smooth_law
 from dsd_tune.model.sampled import Array
+from dsd_tune.records.measurement import Arm, Cell
 from dsd_tune.records.profile import HeldOut
 
 AGREES = 0.06
 """Readings in both directions this close (as a log ratio) confirm each other."""
+
+STEADY = 0.3
+"""Cells this close (as a log ratio) leave little room for a jump between them: one reading and the law are enough."""
 
 DOUBTFUL = 0.15
 """A cell this far (as a log ratio) from every reading of it foretells nothing."""
@@ -40,7 +47,7 @@ class LogSteps:
         self.values = values
         self.at_size: dict[int, dict[int, float]] = defaultdict(dict)
         self.at_k: dict[int, dict[int, float]] = defaultdict(dict)
-        for (batch_size, k), value in values.items():
+        for (batch_size, k), value in sorted(values.items()):
             self.at_size[batch_size][k] = value
             self.at_k[k][batch_size] = value
 
@@ -50,6 +57,11 @@ class LogSteps:
         cells = {(b, k): float(log_step[i, j]) for i, b in enumerate(batch_sizes) for j, k in enumerate(ks)}
         return cls({cell: value for cell, value in cells.items() if np.isfinite(value)})
 
+    def law(self) -> CostLaw | None:
+        """The cost law that these cells follow; None where none is smooth enough."""
+        cells = [_in_table(cell) for cell in self.values]
+        return smooth_law(cells, np.exp(list(self.values.values())))
+
 
 def held_out(steps: LogSteps) -> HeldOut:
     """Every second cell foretold from the others, in turn."""
@@ -58,8 +70,9 @@ def held_out(steps: LogSteps) -> HeldOut:
     flagged = []
     for fold in (0, 1):
         shown = LogSteps({cell: steps.values[cell] for cell in order[1 - fold :: 2]})
+        law = shown.law()
         for cell in order[fold::2]:
-            told = foretell(shown, cell)
+            told = foretell(shown, cell, law)
             if told is None:
                 flagged.append(cell)
             else:
@@ -68,11 +81,17 @@ def held_out(steps: LogSteps) -> HeldOut:
     return HeldOut(len(errors), median, high, tuple(sorted(flagged)))
 
 
-def foretell(shown: LogSteps, cell: tuple[int, int]) -> float | None:
-    """Log step time of a cell that is not among those shown; None where no claim is made."""
+def foretell(shown: LogSteps, cell: tuple[int, int], law: CostLaw | None = None) -> float | None:
+    """Log step time of a cell that is not among those shown; None where no claim is made.
+
+    `law` is what the cells shown follow, None if they follow none.
+    """
     readings = _readings(shown, cell)
     values = [reading.log_step for reading in readings]
-    if len(values) < 2 or max(values) - min(values) > AGREES:
+    voices = list(values)
+    if law and len(readings) == 1 and _is_steady(shown, readings[0]):
+        voices.append(float(np.log(law.step_s([_in_table(cell)])[0])))
+    if len(voices) < 2 or max(voices) - min(voices) > AGREES:
         return None
     if any(_is_doubtful(shown, other) for reading in readings for other in reading.told_by):
         return None
@@ -87,6 +106,16 @@ def outliers(steps: LogSteps) -> tuple[tuple[int, int, float], ...]:
         if len(excess) == 2 and (min(excess) > OUTLIER or max(excess) < -OUTLIER):
             found.append((*cell, float(np.exp(np.mean(excess)))))
     return tuple(found)
+
+
+def _is_steady(shown: LogSteps, reading: Reading) -> bool:
+    times = [shown.values[cell] for cell in reading.told_by]
+    return max(times) - min(times) <= STEADY
+
+
+def _in_table(cell: tuple[int, int]) -> Cell:
+    batch_size, k = cell
+    return Cell(Arm.DSD, batch_size, k)
 
 
 def _is_doubtful(shown: LogSteps, cell: tuple[int, int]) -> bool:
@@ -121,9 +150,10 @@ def _mean_time(before: float, after: float, share: float) -> float:
 
 
 def _between(line: Mapping[int, float], at: int) -> tuple[tuple[int, float], tuple[int, float]] | None:
-    """The next entry on either side of `at`, itself left out."""
-    below, above = [x for x in line if x < at], [x for x in line if x > at]
-    if not below or not above:
+    """The next entry on either side of `at`, itself left out; the line's entries rise."""
+    places = list(line)
+    below, above = bisect_left(places, at), bisect_right(places, at)
+    if not below or above == len(places):
         return None
-    low, high = max(below), min(above)
+    low, high = places[below - 1], places[above]
     return (low, line[low]), (high, line[high])

@@ -40,10 +40,13 @@ def choose_table(
     `missed` gives the weight of the batch sizes at which a table's engine would lack graphs. Tables that differ by less
     than a tie are chosen by that, too.
     """
-    tables = _by_price(regret, ks, weights)
-    cheapest, best = next(tables)
+    # A K that may not be used at a batch size may not be even where that one weighs nothing.
+    step_cost = np.where(np.isnan(regret), np.inf, weights[:, None] * np.nan_to_num(regret)) + 1e-9 * np.asarray(ks)
     if missed is None:
-        return best
+        kept = _undominated(step_cost)
+        return next(_by_price(step_cost[:, kept], [ks[c] for c in kept]))[1]
+    tables = _by_price(step_cost, ks)
+    cheapest, best = next(tables)
     least = cheapest + MISS_PRICE * missed(best)
     for price, table in tables:
         if price >= min(least, cheapest + TIE):
@@ -54,17 +57,21 @@ def choose_table(
     return best
 
 
-def _by_price(regret: Array, ks: Sequence[int], weights: Array) -> Iterator[tuple[float, Table]]:
+def _undominated(step_cost: Array) -> list[int]:
+    """The columns that no other one is as cheap as everywhere: the cheapest table needs none of the rest."""
+    as_cheap = np.all(step_cost[:, :, None] <= step_cost[:, None, :], axis=0) & ~np.eye(step_cost.shape[1], dtype=bool)
+    return [int(column) for column in np.flatnonzero(~as_cheap.any(axis=0))]
+
+
+def _by_price(step_cost: Array, ks: Sequence[int]) -> Iterator[tuple[float, Table]]:
     """For each set of Ks its cheapest table, the cheapest of all first."""
-    # A K that may not be used at a batch size may not be even where that one weighs nothing.
-    step_cost = np.where(np.isnan(regret), np.inf, weights[:, None] * np.nan_to_num(regret)) + 1e-9 * np.asarray(ks)
     sets = _sets(step_cost)
-    cost, came_from = _walked(step_cost, sets, SWITCH_PRICE)
-    prices = cost.min(axis=0) + K_PRICE * (sets.sum(axis=0) - 1)
+    cost = _walked(step_cost, sets, SWITCH_PRICE)
+    prices = cost[-1].min(axis=0) + K_PRICE * (sets.sum(axis=0) - 1)
     for at in np.argsort(prices, kind="stable"):
         if not np.isfinite(prices[at]):
             return
-        yield float(prices[at]), Table.from_dense([ks[c] for c in _traced(cost[:, at], came_from[:, :, at])])
+        yield float(prices[at]), Table.from_dense([ks[c] for c in _traced(cost[:, :, at], SWITCH_PRICE)])
 
 
 def _sets(step_cost: Array) -> NDArray[np.bool_]:
@@ -72,8 +79,8 @@ def _sets(step_cost: Array) -> NDArray[np.bool_]:
     width = step_cost.shape[1]
     columns = list(range(width))
     if width > _TRIED_TOGETHER:
-        cost, came_from = _walked(step_cost, np.ones((width, 1), dtype=bool), K_PRICE + SWITCH_PRICE)
-        used = _traced(cost[:, 0], came_from[:, :, 0])
+        price = K_PRICE + SWITCH_PRICE
+        used = _traced(_walked(step_cost, np.ones((width, 1), dtype=bool), price)[:, :, 0], price)
         columns = list(dict.fromkeys([*used, *np.argsort(step_cost.sum(axis=0)).tolist()]))[:_TRIED_TOGETHER]
     sets = np.zeros((width, 2 ** len(columns)), dtype=bool)
     sets[columns] = np.array(list(product((False, True), repeat=len(columns)))).T
@@ -82,26 +89,21 @@ def _sets(step_cost: Array) -> NDArray[np.bool_]:
     return sets
 
 
-def _walked(step_cost: Array, sets: NDArray[np.bool_], switch_price: float) -> tuple[Array, NDArray[np.int16]]:
-    """The least cost of ending with each column, shape (Ks, sets), and the column before, (batch sizes, Ks, sets)."""
-    closed = np.where(sets, 0.0, np.inf)
-    cost = closed + step_cost[0][:, None]
-    own, every = np.arange(len(sets), dtype=np.int16)[:, None], np.arange(sets.shape[1])
-    came_from = np.zeros((len(step_cost), *sets.shape), dtype=np.int16)
-    for row in range(1, len(step_cost)):
-        cheapest = cost.argmin(axis=0)
-        switch = cost[cheapest, every] + switch_price
-        came_from[row] = np.where(cost <= switch, own, cheapest)
-        cost = np.minimum(cost, switch) + step_cost[row][:, None] + closed
-    return cost, came_from
+def _walked(step_cost: Array, sets: NDArray[np.bool_], switch_price: float) -> Array:
+    """The least cost of having come to each column at each batch size, shape (batch sizes, Ks, sets)."""
+    cost: Array = step_cost[:, :, None] + np.where(sets, 0.0, np.inf)
+    for row in range(1, len(cost)):
+        cost[row] += np.minimum(cost[row - 1], cost[row - 1].min(axis=0) + switch_price)
+    return cost
 
 
-def _traced(cost: Array, came_from: NDArray[np.int16]) -> list[int]:
-    """The columns of one set's cheapest table, a column for each batch size."""
-    column = int(np.argmin(cost))
+def _traced(cost: Array, switch_price: float) -> list[int]:
+    """The columns of one set's cheapest table, a column for each batch size; `cost` has shape (batch sizes, Ks)."""
+    column = int(np.argmin(cost[-1]))
     chosen = [column]
-    for row in range(len(came_from) - 1, 0, -1):
-        column = int(came_from[row, column])
+    for row in cost[-2::-1]:
+        if row[column] > row.min() + switch_price:
+            column = int(np.argmin(row))
         chosen.append(column)
     return chosen[::-1]
 

@@ -19,10 +19,20 @@ _SHOWN = 8
 
 
 def why(
-    verdict: Verdict, quantity: str, table: Interval | None, fixed: Interval | None, over_fixed: Interval | None
+    verdict: Verdict,
+    quantity: str,
+    table: Interval | None,
+    fixed: Interval | None,
+    over_fixed: Interval | None,
+    needed: float,
 ) -> str:
-    """The reason for a verdict, from the shares of `quantity` saved; None for what was not measured."""
+    """The reason for a verdict, from the shares of `quantity` saved; None for what was not measured.
+
+    `needed` is the share that a table must save over the fixed K.
+    """
     more = f"; a table would save {_percent(over_fixed)} more" if over_fixed else ""
+    if over_fixed and 0 < over_fixed.value < needed:
+        more += f", and {needed:.0%} are needed"
     if fixed is None:
         tested = "speculation off was not tested"
         if verdict is Verdict.TABLE and over_fixed:

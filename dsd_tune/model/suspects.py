@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from dsd_tune.model.timing import collect
+from dsd_tune.model.timing import Timings, collect
 from dsd_tune.records.condition import Condition
 from dsd_tune.records.measurement import Block, Cell, Failure, Phase
 
@@ -29,13 +29,17 @@ def comparable(samples: Iterable[Block | Failure]) -> dict[tuple[Phase, Conditio
 
 def odd_blocks(samples: Iterable[Block | Failure]) -> list[tuple[Block, float]]:
     """Blocks far from what their cell, start and visit say, and by how much, as a share."""
-    odd = []
+    odd: list[tuple[Block, float]] = []
     for blocks in comparable(samples).values():
-        stands = collect(blocks).standing
-        away = np.expm1(stands.distance)
-        far = (np.abs(stands.deviations) > FAR) & (np.abs(away) > MATTERS)
-        odd += [(blocks[i], float(away[i])) for i in np.flatnonzero(far)]
+        odd += odd_among(blocks, collect(blocks))
     return odd
+
+
+def odd_among(blocks: Sequence[Block], timings: Timings) -> list[tuple[Block, float]]:
+    """Those of comparable blocks that lie far off, and by how much; `timings` are laid out from these blocks."""
+    away = np.expm1(timings.standing.distance)
+    far = (np.abs(timings.standing.deviations) > FAR) & (np.abs(away) > MATTERS)
+    return [(blocks[i], float(away[i])) for i in np.flatnonzero(far)]
 
 
 def suspects(samples: Iterable[Block | Failure]) -> list[Block]:

@@ -7,26 +7,24 @@ from collections.abc import Sequence
 import numpy as np
 
 from dsd_tune.model.sampled import Array
-from dsd_tune.model.timing import Timings, change, collect
+from dsd_tune.model.timing import Timings, change
 from dsd_tune.records.interval import Interval
 from dsd_tune.records.measurement import Block
 
 
-def trend(blocks: Sequence[Block]) -> Interval | None:
+def trend(timings: Timings) -> Interval | None:
     """How much slower the machine was at the last block than at the first, as a share of step time.
 
     A regression on time. None where time cannot be told from cells and starts, or did not pass.
     """
-    timings = collect(blocks)
     return _change(timings, _time(timings))
 
 
-def first_round(blocks: Sequence[Block]) -> Interval | None:
+def first_round(timings: Timings, blocks: Sequence[Block]) -> Interval | None:
     """How much slower the first pass over a stop's cells was than those that retraced it, the trend taken out.
 
-    None without later ones.
+    `blocks` are those that `timings` were laid out from. None without later ones.
     """
-    timings = collect(blocks)
     first = np.array([float(block.round == 0) for block in blocks])
     return _change(timings, first, _time(timings))
 

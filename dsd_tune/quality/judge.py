@@ -47,7 +47,7 @@ def judge_import(published: Published, findings: Findings) -> tuple[QualityWarni
 
 
 def _outlier_cells(findings: Findings) -> Iterator[QualityWarning]:
-    for cell, times in findings.outliers():
+    for cell, times in findings.outliers:
         yield QualityWarning(
             Code.OUTLIER_CELL,
             (cell,),

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from dsd_tune.model.acceptance import by_prompt, dispersion, moves_with_k, positions
+from dsd_tune.model.acceptance import by_prompt, dispersion, moves_with_k
 from dsd_tune.model.sampled import Array
 from dsd_tune.quality.listing import listed
 from dsd_tune.records.measurement import Block, PromptCounts
@@ -37,7 +37,7 @@ def on_text(blocks: Sequence[Block], ks: tuple[int, ...], method: str) -> Iterat
     drafted, accepted = by_prompt(drafting, ks[-1])
     yield from _amount(drafting, len(drafted))
     yield from _alike(drafted[:, 0], accepted[:, 0])
-    yield from _rates(positions(drafting, ks[-1], np.random.default_rng(0)).point)
+    yield from _rates(drafted, accepted)
     yield from _loops(drafted, accepted)
     yield from _moves(drafting, ks, method)
 
@@ -83,7 +83,9 @@ def _alike(drafted: Array, accepted: Array) -> Iterator[QualityWarning]:
         )
 
 
-def _rates(rates: Array) -> Iterator[QualityWarning]:
+def _rates(drafted: Array, accepted: Array) -> Iterator[QualityWarning]:
+    # Before a position's first draft nothing is known of it, and nan is neither 0 nor small.
+    rates = np.where(drafted.sum(axis=0) > 0, accepted.sum(axis=0) / np.maximum(drafted.sum(axis=0), 1), np.nan)
     if np.any(rates == 0):
         yield QualityWarning(
             Code.NEVER_ACCEPTED,

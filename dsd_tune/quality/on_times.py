@@ -6,8 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from statistics import median
 
-from dsd_tune.model.suspects import comparable, odd_blocks
-from dsd_tune.model.timing import collect, variations
+from dsd_tune.model.suspects import comparable, odd_among
+from dsd_tune.model.timing import Timings, collect, variations
 from dsd_tune.model.trend import first_round, trend
 from dsd_tune.quality.listing import listed
 from dsd_tune.records.interval import Interval
@@ -28,18 +28,19 @@ SLOWED = 0.9
 
 def on_times(samples: Sequence[Block | Failure]) -> Iterator[QualityWarning]:
     """Every warning about step times."""
-    groups = comparable(samples)
-    yield from _noisy(list(groups.values()))
-    yield from _outliers(samples)
-    for (phase, _), blocks in groups.items():
+    groups = [(phase, blocks, collect(blocks)) for (phase, _), blocks in comparable(samples).items()]
+    yield from _noisy([timings for _, _, timings in groups])
+    for _, blocks, timings in groups:
+        yield from _outliers(blocks, timings)
+    for phase, blocks, timings in groups:
         if phase is Phase.MAIN:
-            yield from _drifting(blocks)
-            yield from _first_round(blocks)
-    yield from _throttled([block for blocks in groups.values() for block in blocks])
+            yield from _drifting(timings)
+            yield from _first_round(timings, blocks)
+    yield from _throttled([block for _, blocks, _ in groups for block in blocks])
 
 
-def _noisy(groups: Sequence[Sequence[Block]]) -> Iterator[QualityWarning]:
-    noisy = {cell: cv for blocks in groups for cell, cv in variations(collect(blocks)).items() if cv >= NOISY}
+def _noisy(groups: Sequence[Timings]) -> Iterator[QualityWarning]:
+    noisy = {cell: cv for timings in groups for cell, cv in variations(timings).items() if cv >= NOISY}
     if noisy:
         yield QualityWarning(
             Code.NOISY,
@@ -49,8 +50,8 @@ def _noisy(groups: Sequence[Sequence[Block]]) -> Iterator[QualityWarning]:
         )
 
 
-def _outliers(samples: Sequence[Block | Failure]) -> Iterator[QualityWarning]:
-    for block, away in odd_blocks(samples):
+def _outliers(blocks: Sequence[Block], timings: Timings) -> Iterator[QualityWarning]:
+    for block, away in odd_among(blocks, timings):
         yield QualityWarning(
             Code.OUTLIER_BLOCK,
             (block.cell,),
@@ -60,8 +61,8 @@ def _outliers(samples: Sequence[Block | Failure]) -> Iterator[QualityWarning]:
         )
 
 
-def _drifting(blocks: Sequence[Block]) -> Iterator[QualityWarning]:
-    found = trend(blocks)
+def _drifting(timings: Timings) -> Iterator[QualityWarning]:
+    found = trend(timings)
     if found and _told(found, DRIFTS):
         yield QualityWarning(
             Code.DRIFTING,
@@ -71,8 +72,8 @@ def _drifting(blocks: Sequence[Block]) -> Iterator[QualityWarning]:
         )
 
 
-def _first_round(blocks: Sequence[Block]) -> Iterator[QualityWarning]:
-    found = first_round(blocks)
+def _first_round(timings: Timings, blocks: Sequence[Block]) -> Iterator[QualityWarning]:
+    found = first_round(timings, blocks)
     if found and found.value > 0 and _told(found, SLOW_FIRST):
         yield QualityWarning(
             Code.FIRST_ROUND_SLOW,

@@ -195,9 +195,9 @@ def _critical(critical: CriticalSize) -> str:
 
 
 def _by_datasheet(profile: Profile) -> str:
-    if profile.roofline_tokens is None or profile.environment is None:
+    if profile.roofline_tokens is None:
         return ""
-    device = profile.environment.device_name
+    device = profile.environment.device_name if profile.environment else profile.fact("gpu")
     return f"; the datasheet of {device} puts it at {profile.roofline_tokens:.0f} (16-bit weights)"
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import typing
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import fields, is_dataclass
 from enum import StrEnum
-from functools import cache
+from functools import cache, partial
 from types import NoneType, UnionType
 from typing import TypeVar, Union, cast
 
@@ -41,49 +43,106 @@ def decode(kind: type[T], value: object, path: str = "") -> T:
     Raises:
         ValueError: wrong type, missing or unknown key, or refused by the record; names the path.
     """
-    return cast(T, _decode(kind, value, path))
-
-
-def _decode(hint: object, value: object, path: str) -> object:
-    origin = typing.get_origin(hint)
-    if origin is tuple:
-        return _decode_tuple(typing.get_args(hint), value, path)
-    if origin in (UnionType, Union):
-        return _decode_optional(typing.get_args(hint), value, path)
-    if isinstance(hint, type) and is_dataclass(hint):
-        return _decode_record(hint, value, path)
-    if isinstance(hint, type) and issubclass(hint, StrEnum):
-        return _decode_enum(hint, value, path)
-    return _decode_scalar(hint, value, path)
-
-
-def _decode_record(kind: type, value: object, path: str) -> object:
-    if not isinstance(value, dict):
-        raise _wrong(path, "an object", value)
-    hints = _hints(kind)
-    for key in value:
-        if key not in hints:
-            raise ValueError(f"{_where(_join(path, str(key)))}: unknown key")
-    for key in hints:
-        if key not in value:
-            raise ValueError(f"{_where(_join(path, key))}: missing")
-    arguments = {key: _decode(hint, value[key], _join(path, key)) for key, hint in hints.items()}
     try:
-        return kind(**arguments)
-    except ValueError as error:
-        raise ValueError(f"{_where(path)}: {error}") from error
+        return cast(T, _reader(cast(Hashable, kind))(value))
+    except _Misfit as misfit:
+        place = f"{path}{misfit.place}".removeprefix(".")
+        raise ValueError(f"{_where(place)}: {misfit}") from misfit
 
 
-def _decode_tuple(items: tuple[object, ...], value: object, path: str) -> tuple[object, ...]:
-    if not isinstance(value, list):
-        raise _wrong(path, "a list", value)
-    if items[-1] is Ellipsis:
-        if _are_plain(items[0], value):
-            return tuple(value)
-        items = items[:1] * len(value)
-    if len(items) != len(value):
-        raise ValueError(f"{_where(path)}: expected {len(items)} items, got {len(value)}")
-    return tuple(_decode(hint, item, f"{path}[{i}]") for i, (hint, item) in enumerate(zip(items, value, strict=True)))
+class _Misfit(Exception):
+    """What is wrong with a value. Its place is put together on the way out, since a run holds very many right ones."""
+
+    place = ""
+
+    def inside(self, step: str) -> _Misfit:
+        """The same, seen from one level further out."""
+        self.place = step + self.place
+        return self
+
+
+@cache
+def _reader(hint: Hashable) -> Callable[[object], object]:
+    """What reads values of one type; made once, since a run has as many values as tokens."""
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin is tuple:
+        return _run_reader(arguments[0]) if arguments[-1] is Ellipsis else _tuple_reader(arguments)
+    if origin in (UnionType, Union):
+        return _optional_reader(arguments)
+    if isinstance(hint, type) and is_dataclass(hint):
+        return _record_reader(hint)
+    if isinstance(hint, type) and issubclass(hint, StrEnum):
+        return _enum_reader(hint)
+    if hint in _PLAIN:
+        return partial(_read_plain, hint)
+    raise TypeError(f"a record cannot hold {hint!r}")
+
+
+def _record_reader(kind: type) -> Callable[[object], object]:
+    hints = typing.get_type_hints(kind)
+    readers = {field.name: _reader(hints[field.name]) for field in fields(kind)}
+
+    def read(value: object) -> object:
+        if not isinstance(value, dict):
+            raise _wrong("an object", value)
+        if value.keys() != readers.keys():
+            raise _misnamed(value, readers)
+        key, arguments = "", {}
+        try:
+            for key, reader in readers.items():
+                arguments[key] = reader(value[key])
+        except _Misfit as misfit:
+            misfit.inside(f".{key}")
+            raise
+        try:
+            return kind(**arguments)
+        except ValueError as error:
+            raise _Misfit(str(error)) from error
+
+    return read
+
+
+def _misnamed(value: dict[str, object], readers: Iterable[str]) -> _Misfit:
+    for key in value:
+        if key not in readers:
+            return _Misfit("unknown key").inside(f".{key}")
+    return _Misfit("missing").inside(f".{next(key for key in readers if key not in value)}")
+
+
+def _run_reader(hint: object) -> Callable[[object], object]:
+    """Of a tuple of any length."""
+    reader = _reader(hint)
+
+    def read(value: object) -> object:
+        if not isinstance(value, list):
+            raise _wrong("a list", value)
+        return tuple(value) if _are_plain(hint, value) else _read_all(itertools.repeat(reader), value)
+
+    return read
+
+
+def _tuple_reader(hints: tuple[object, ...]) -> Callable[[object], object]:
+    readers = [_reader(hint) for hint in hints]
+
+    def read(value: object) -> object:
+        if not isinstance(value, list):
+            raise _wrong("a list", value)
+        if len(value) != len(readers):
+            raise _Misfit(f"expected {len(readers)} items, got {len(value)}")
+        return _read_all(readers, value)
+
+    return read
+
+
+def _read_all(readers: Iterable[Callable[[object], object]], values: list[object]) -> tuple[object, ...]:
+    found: list[object] = []
+    try:
+        for reader, value in zip(readers, values, strict=False):
+            found.append(reader(value))
+    except _Misfit as misfit:
+        misfit.inside(f"[{len(found)}]")
+        raise
+    return tuple(found)
 
 
 def _are_plain(hint: object, values: list[object]) -> bool:
@@ -92,35 +151,39 @@ def _are_plain(hint: object, values: list[object]) -> bool:
     return plain and (hint is not float or all(map(math.isfinite, cast(list[float], values))))
 
 
-def _decode_optional(options: tuple[object, ...], value: object, path: str) -> object:
+def _optional_reader(options: tuple[object, ...]) -> Callable[[object], object]:
     kinds = [option for option in options if option is not NoneType]
     if len(kinds) != 1 or len(kinds) == len(options):
-        raise TypeError(f"{_where(path)}: of all unions, a record may hold only an optional value")
-    return None if value is None else _decode(kinds[0], value, path)
+        raise TypeError("of all unions, a record may hold only an optional value")
+    reader = _reader(kinds[0])
+    return lambda value: None if value is None else reader(value)
 
 
-def _decode_enum(kind: type[StrEnum], value: object, path: str) -> StrEnum:
-    if not isinstance(value, str):
-        raise _wrong(path, "a string", value)
-    if value not in {member.value for member in kind}:
-        raise ValueError(f"{_where(path)}: expected one of {', '.join(kind)}, got {value!r}")
-    return kind(value)
+def _enum_reader(kind: type[StrEnum]) -> Callable[[object], object]:
+    members = {member.value: member for member in kind}
+
+    def read(value: object) -> object:
+        if not isinstance(value, str):
+            raise _wrong("a string", value)
+        if value not in members:
+            raise _Misfit(f"expected one of {', '.join(kind)}, got {value!r}")
+        return members[value]
+
+    return read
 
 
-def _decode_scalar(hint: object, value: object, path: str) -> object:
-    if hint is float and isinstance(value, int | float) and not isinstance(value, bool):
-        return _finite(_as_float(value), path)
-    if hint in (int, str, bool) and type(value) is hint:
+def _read_plain(hint: type, value: object) -> object:
+    if type(value) is hint and hint is not float:
         return value
-    if hint not in (float, int, str, bool):
-        raise TypeError(f"{_where(path)}: a record cannot hold {hint!r}")
-    raise _wrong(path, {float: "a number", int: "an integer", str: "a string", bool: "true or false"}[hint], value)
+    if hint is float and isinstance(value, int | float) and not isinstance(value, bool):
+        number = _as_float(value)
+        if not math.isfinite(number):
+            raise _Misfit(f"expected a finite number, got {number}")
+        return number
+    raise _wrong(_PLAIN[hint], value)
 
 
-@cache
-def _hints(kind: type) -> dict[str, object]:
-    hints = typing.get_type_hints(kind)
-    return {f.name: hints[f.name] for f in fields(kind)}
+_PLAIN = {float: "a number", int: "an integer", str: "a string", bool: "true or false"}
 
 
 def _as_float(value: float) -> float:
@@ -136,8 +199,8 @@ def _finite(value: float, path: str) -> float:
     return value
 
 
-def _wrong(path: str, expected: str, value: object) -> ValueError:
-    return ValueError(f"{_where(path)}: expected {expected}, got {_named(type(value))}")
+def _wrong(expected: str, value: object) -> _Misfit:
+    return _Misfit(f"expected {expected}, got {_named(type(value))}")
 
 
 def _named(kind: type) -> str:

@@ -131,6 +131,49 @@ def test_suffix_decoding_takes_no_table(cli: Any, version: str, code: str) -> No
     assert "k-is-a-cap" in of(found, "note")
 
 
+@pytest.mark.parametrize("version", ["0.25.1", "0.28.0", "0.31.0"])
+def test_a_runner_that_ignores_the_table_is_named(cli: Any, version: str) -> None:
+    """Before 0.32 model runner V2 drafts K_max in every step; asked for by the environment it is the same."""
+    words = ("--speculative-config", HEALTHY, "--max-num-seqs", "256", "--vllm-version", version)
+    found = answer(cli, *words, "--model-runner", "v2")[1]
+    assert "drafts num_speculative_tokens in every step, even at K 0" in said_about(found, "runner-drafts-k-max")
+    line = f"VLLM_USE_V2_MODEL_RUNNER=1 vllm serve m --max-num-seqs 256 -sc '{HEALTHY}'"
+    assert "runner-drafts-k-max" in str(answer(cli, "--vllm-version", version, "--", line)[1])
+
+
+def test_graphs_lost_by_having_a_table_are_named(cli: Any) -> None:
+    """On runner V1 a table runs PIECEWISE where a fixed K keeps FULL: the likely cause of a table that loses."""
+    words = ("--speculative-config", HEALTHY, "--max-num-seqs", "256", "--model-runner", "v1")
+    found = answer(cli, *words, *NEW)[1]
+    assert "turns FULL_AND_PIECEWISE into PIECEWISE" in said_about(found, "runner-piecewise")
+
+
+def drafting(**config: object) -> tuple[str, ...]:
+    """Flags of the healthy table, drafted in another way."""
+    return ("--speculative-config", json.dumps(json.loads(HEALTHY) | config), "--max-num-seqs", "256")
+
+
+def test_block_drafters_below_their_block_are_noted(cli: Any) -> None:
+    """A table's K below a DSpark block passes vLLM's own check: it is said, and with adaptive K that K is a budget."""
+    found = answer(cli, *drafting(method="dspark", enable_adaptive_verification=True), *NEW)[1]
+    assert "smaller Ks of a table pass" in said_about(found, "dspark-block")
+    assert "batch size times K is a budget" in said_about(found, "adaptive-verification")
+
+
+def test_a_k_that_leaves_no_room_to_schedule_is_refused(cli: Any) -> None:
+    """A K_max whose draft slots fill the batch of tokens will not start: both flags that matter are named."""
+    words = drafting(method="dspark", num_speculative_tokens=16)
+    found = answer(cli, *words, "--max-num-batched-tokens", "2048", "--vllm-version", "0.27")[1]
+    said = said_about(found, "draft-slots")
+    assert "Raise --max-num-batched-tokens, or lower num_speculative_tokens or --max-num-seqs" in said
+
+
+def test_ks_beyond_the_mtp_depth_are_noted(cli: Any) -> None:
+    """A K above the model's own MTP depth must be a multiple of it, which vLLM checks for no K of a table."""
+    found = answer(cli, *drafting(method="mtp", model=None), *NEW)[1]
+    assert "must be a multiple of it" in said_about(found, "mtp-depth")
+
+
 def test_says_where_the_capture_limit_ends(cli: Any) -> None:
     """Batch sizes whose tokens exceed the largest capture size are named, with a flag that would cover them."""
     exit_code, found = answer(cli, *flags("capture_over"), *NEW)

@@ -19,6 +19,8 @@ QWEN_MOE = "rl_qwen3_30ba3b_openmath_gb200"
 QWEN_DENSE = "rl_qwen3_32b_openmath_gb200"
 SUPER = "rl_nemotron_super_fp8_openmath_gb200"
 LUCKY = "nemotron_super_bf16_1k10k_v028"
+DGX_SPARK = "dgxspark_glm53_dflash2_k5_k7"
+SIZES = (1, 2, 4, 8, 16, 32, 64, 128)
 
 
 @dataclass(frozen=True)
@@ -162,9 +164,35 @@ def test_tpot_decides_and_itl_does_not(decide: Any) -> None:
 
 def test_tokens_decide_and_acceptance_does_not(decide: Any) -> None:
     """A higher acceptance rate at K=5 ranks nothing: K=7 has more tokens a second up to 2, and K=5 from 4 on."""
-    decided = decide("dgxspark_glm53_dflash2_k5_k7")
+    decided = decide(DGX_SPARK)
     assert [decided.k_at(b) for b in (1, 2, 4, 6)] == [7, 7, 5, 5]
     assert decided.profile.decision.max_num_seqs == 6
+
+
+@pytest.mark.parametrize(
+    ("grid", "stated", "worst", "verdict"),
+    [
+        # 64 to 127 are not carried at K=5, since its step time jumps there.
+        (QWEN_MOE, "[[1,3,3],[4,64,5],[65,128,3]]", "K=3 loses 9.7%", Verdict.FIXED),
+        ("rl_qwen3_30ba3b_swe_gb200", "[[1,31,3],[32,63,5],[64,128,2]]", "K=3 loses 3.1%", Verdict.FIXED),
+        (QWEN_DENSE, "[[1,31,5],[32,127,3],[128,256,1]]", "K=3 loses 25.9%", Verdict.TABLE),
+        (SUPER, "[[1,127,3],[128,128,1]]", "K=3 loses 3.8%", Verdict.FIXED),
+        ("rl_nemotron_super_fp8_swe_gb200", "[[1,63,3],[64,127,2],[128,128,1]]", "K=3 loses 2.0%", Verdict.FIXED),
+        (LUCKY, "[[1,31,5],[32,127,3],[128,512,1]]", "K=5 loses 13.0%", Verdict.FIXED),
+        ("sglang_qwen3_235b_eagle_autospec", "[[1,1,4],[2,15,2],[16,63,3],[64,64,2]]", "K=3 loses 3.7%", Verdict.FIXED),
+        (DGX_SPARK, "[[1,3,7],[4,6,5]]", "K=5 loses 6.0%", Verdict.FIXED),
+    ],
+)
+def test_what_the_bare_numbers_say_is_shown(decide: Any, grid: str, stated: str, worst: str, verdict: Verdict) -> None:
+    """Beside the verdict stands how a reader who takes nothing for luck reads the grid, and what a fixed K loses."""
+    decided = decide(grid)
+    assert decided.profile.decision.verdict is verdict
+    assert f"these numbers say {stated}, and that fixed {worst} at worst" in decided.said
+
+
+def test_a_gain_too_small_for_a_table_is_named(decide: Any) -> None:
+    """Where a fixed K is advised although a table looks better, the reason says by how much, and what it would take."""
+    assert "a table would save 3.6% [-0.6%, 7.8%] more, and 5% are needed" in decide(DGX_SPARK).said
 
 
 def test_a_later_optimum_in_k_is_found(decide: Any) -> None:
@@ -172,6 +200,29 @@ def test_a_later_optimum_in_k_is_found(decide: Any) -> None:
     decided = decide(LUCKY)
     assert decided.k_at(128) == 1
     assert [decided.k_at(b) for b in (1, 16, 32)] == [5, 5, 3]
+
+
+def test_where_verification_stops_being_free_is_said(cli: Any, decide: Any) -> None:
+    """Critical BS*K, the datasheet's number beside it, and where each K stops paying, in 80 columns; `show` as well."""
+    decided = decide(QWEN_DENSE)
+    assert "Critical BS*K no bend" in decided.said
+    assert "the datasheet of GB200 x2 puts it at 312" in decided.said
+    assert [crossover.k for crossover in decided.profile.crossovers] == [1, 2, 3, 5]
+    assert "K=2 at B=" in decided.said
+    assert max(map(len, decided.shown.splitlines())) <= 80
+    assert cli("show", decided.path).out == decided.shown
+
+
+def test_a_bend_comes_with_its_interval(decide: Any) -> None:
+    """Where step time bends, the tokens in flight at which it does are given with an interval around the truth."""
+    steps = {(b, k): 10 + 0.01 * b + 0.3 * k + 0.05 * max(0, b * (k + 1) - 100) for b in SIZES for k in range(4)}
+    rows = "".join(f"{b},{k},{step_ms:.4f},{1 + 0.6 * k if k else ''}\n" for (b, k), step_ms in steps.items())
+    text = f"batch_size,k,step_ms,acceptance_length\n{rows}"
+    critical = decide(text, declared=("--arm", "dsd", "--k0", "no_spec")).profile.critical
+    assert critical
+    assert critical.tokens
+    assert critical.tokens.low <= 110
+    assert critical.tokens.high >= 90
 
 
 @pytest.mark.parametrize("grid", [SUPER, "rl_nemotron_super_fp8_swe_gb200"])
@@ -280,7 +331,17 @@ def raw_tpot(grid: str) -> dict[int, dict[int, float]]:
 
 
 @pytest.mark.parametrize(
-    "grid", [QWEN_MOE, SUPER, "rl_nemotron_super_fp8_swe_gb200", LUCKY, "sglang_qwen3_235b_eagle_autospec", QWEN_DENSE]
+    "grid",
+    [
+        QWEN_MOE,
+        QWEN_DENSE,
+        "rl_qwen3_30ba3b_swe_gb200",
+        SUPER,
+        "rl_nemotron_super_fp8_swe_gb200",
+        LUCKY,
+        "sglang_qwen3_235b_eagle_autospec",
+        DGX_SPARK,
+    ],
 )
 def test_advice_does_not_lose_to_the_best_fixed_k(decide: Any, grid: str) -> None:
     """On the published numbers themselves, whatever is advised loses no more than 2 % to the best fixed K."""
@@ -359,6 +420,50 @@ def test_throughput_weighs_large_batches(decide: Any) -> None:
     grid = csv_grid(*rows)
     assert decide(grid).profile.decision.fixed_k == 1
     assert decide(grid, "--objective", "throughput").profile.decision.fixed_k == 2
+
+
+TAXED = """batch_size,k,arm,step_us,acceptance_length
+1,0,no_spec,6317,
+1,0,dsd,6585,
+1,1,dsd,9000,1.8
+2,0,no_spec,6015,
+2,0,dsd,6778,
+2,1,dsd,9900,1.8
+"""
+"""The times of `vllm_k0_sync_forward_rtx5090.csv` at K=0, with a K of its own beside."""
+
+
+def test_k0_is_asked_of_both_engines(decide: Any) -> None:
+    """K=0 in the table's engine and an engine without speculation are two arms: the difference is the tax."""
+    decided = decide(TAXED, declared=())
+    assert [tax.share.value for tax in decided.profile.k0_tax] == pytest.approx([0.042, 0.127], abs=0.001)
+    assert "Tax of K=0 over no speculation, in the table's engine" in decided.said
+    assert decided.k_at(2) == 1
+
+
+def test_a_cap_on_drafts_makes_no_table(decide: Any) -> None:
+    """Where TPOT does not move with K, K is a cap: the smallest K, no table, whatever cell is the best by a hair."""
+    tpot = {1: (4.4, 4.39, 4.39), 16: (5.85, 5.85, 5.82)}
+    rows = ((b, k, t) for b, ts in tpot.items() for k, t in zip((5, 12, 32), ts, strict=True))
+    decided = decide(csv_grid(*rows))
+    assert (decided.profile.decision.verdict, decided.profile.decision.fixed_k) == (Verdict.FIXED, 5)
+    assert "TPOT does not move with K" in decided.said
+
+
+def test_boundaries_inside_the_scatter_of_repeats_are_none(decide: Any) -> None:
+    """Repeats that scatter by 30 % leave a best K that differs by 6 to 20 % to luck; without scatter it is a table."""
+
+    def grid(scatter: float) -> str:
+        means = {(1, 0): 20.0, (1, 1): 10.0, (1, 3): 9.4, (64, 0): 20.0, (64, 1): 10.0, (64, 3): 12.0}
+        return csv_grid(*((b, k, t * s) for (b, k), t in means.items() for s in (1 - scatter, 1, 1 + scatter)))
+
+    wild, calm = (decide(grid(scatter), declared=("--arm", "dsd", "--k0", "no_spec")) for scatter in (0.3, 0.001))
+    assert (wild.profile.decision.verdict, calm.profile.decision.verdict) == (Verdict.FIXED, Verdict.TABLE)
+
+
+def test_the_depth_of_a_run_is_said(decide: Any) -> None:
+    """Step time and acceptance drift with depth: a grid says how long its outputs were, and that longer ones differ."""
+    assert "outputs had 10000 tokens: step time and acceptance change with depth" in decide(LUCKY).said
 
 
 def test_every_format_has_the_placeholder(cli: Any, decide: Any) -> None:

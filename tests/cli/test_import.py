@@ -292,13 +292,47 @@ def test_luck_in_the_text_is_named(run: Path) -> None:
     assert "97% of the drafts were accepted at static B=1 K=5" in said.notes
 
 
-def test_suffix_decoding_is_refused(run: Path) -> None:
-    """Case 35: suffix decoding drafts what it finds; vLLM runs no table with it."""
-    grid = GRIDS / "vllm_suffix_specbench_tpot_h200_partial.csv"
-    said = Said(grid, "--method", "suffix", "-o", run)
+@pytest.mark.parametrize(
+    ("header", "column", "declared"),
+    [
+        ("# source: vLLM PR 25784 (suffix decoding)\n", "", ()),
+        ("# method: suffix\n", "", ()),
+        ("# drafter: Suffix, with cache\n", "", ()),
+        ("", "suffix", ()),
+        ("", "", ("--method", "suffix")),
+    ],
+    ids=["source", "method", "drafter", "column", "flag"],
+)
+def test_suffix_decoding_is_refused(
+    header: str, column: str, declared: tuple[str, ...], tmp_path: Path, run: Path
+) -> None:
+    """Case 35: suffix decoding drafts what it finds; vLLM runs no table with it, whoever says that it is suffix."""
+    rows = "".join(f"{b},{k},{t},{column}\n" for b, t in ((1, 4.4), (16, 5.9)) for k in (5, 32))
+    said = Said(
+        written(tmp_path / "g.csv", f"{header}batch_size,k,tpot_ms,{'method' if column else 'note'}\n{rows}"),
+        *declared,
+        "-o",
+        run,
+    )
     assert said.code == 2
-    assert "K is only a cap" in said.error
-    assert "TPOT does not move with K" in Said(grid, "-o", run).notes
+    assert "K is only a cap, TPOT does not move with it here" in said.error
+    assert not run.exists()
+
+
+def test_published_suffix_grid_is_refused(run: Path) -> None:
+    """Case 35: the published grid of suffix decoding is refused as it is, with what its times show."""
+    said = Said(GRIDS / "vllm_suffix_specbench_tpot_h200_partial.csv", "-o", run)
+    assert said.code == 2
+    assert "TPOT does not move with it here" in said.error
+
+
+def test_other_methods_in_a_header_are_facts(tmp_path: Path, run: Path) -> None:
+    """A header names the method as a column would: kept for a fact, and believed where acceptance is worked out."""
+    text = "batch_size,k,tpot_ms,acceptance_length\n1,2,5,1.9\n"
+    assert Said(written(tmp_path / "eagle.csv", f"# method: eagle3\n{text}"), "-o", run).code == 0
+    assert load(run).fact("method") == "eagle3"
+    said = Said(written(tmp_path / "ngram.csv", f"# method: ngram\n{text}"), "-o", run, "--force")
+    assert "with method ngram leaves out the steps without a draft" in said.error
 
 
 TRTLLM = {"max_num_seqs": 64, "draft_len_schedule": {"4": 3, "8": 2, "32": 1}}
@@ -438,6 +472,30 @@ def test_rates_do_not_transfer_between_k(run: Path) -> None:
     said = Said(GRIDS / "acceptance_per_position.csv", "--where", "source=vllm PR 48892", "-o", run)
     assert "83.6% at K=1 and 75.7% at K=8: rates do not transfer" in said.notes
     assert "Acceptance length at K=8: 4.402" in said.notes
+
+
+def test_a_longer_k_cut_short_is_only_a_prediction(run: Path) -> None:
+    """Case 54: dropping positions of K=4 foretells 2.44 tokens a step at K=2, and 2.31 were measured: both are said."""
+    said = Said(GRIDS / "acceptance_per_position.csv", "--where", "model=gemma4-26b-a4b NVFP4", "-o", run)
+    assert "from K=4 follow 2.44 tokens a step at K=2, measured 2.31" in said.notes
+
+
+def test_acceptance_is_pooled_and_not_averaged(tmp_path: Path, run: Path) -> None:
+    """Case 52: 100 drafts with AL 3 and 300 with AL 2 pool to 2.25; lengths without counts are said to be such."""
+    header = "batch_size,k,tpot_ms,num_drafts,draft_tokens,accepted_tokens\n"
+    said = Said(written(tmp_path / "g.csv", f"{header}1,3,9,100,300,200\n8,3,10,300,900,300\n"), "-o", run)
+    assert "Acceptance length at K=3: 2.250" in said.notes
+    assert "without counts" not in said.notes
+    bare = written(tmp_path / "h.csv", "batch_size,k,tpot_ms,mean_acceptance_length\n1,3,9,3.0\n8,3,10,2.0\n")
+    assert "a mean over requests is another number" in Said(bare, "-o", run, "--force").notes
+
+
+def test_two_temperatures_are_not_one_grid(tmp_path: Path, run: Path) -> None:
+    """Case 56: sampling is part of the fingerprint, since the best K moves with temperature."""
+    results = [bench_result(tmp_path / f"{t}.json", temperature=t) for t in (0.0, 1.0)]
+    said = Said(*results, "-o", run)
+    assert said.code == 6
+    assert "temperature: '0.0' against '1.0'" in said.error
 
 
 @pytest.mark.parametrize("name", ["", "summary.csv"])

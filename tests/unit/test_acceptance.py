@@ -203,3 +203,8 @@ def test_one_pass_at_the_largest_k_will_do() -> None:
 def test_methods_judged_at_each_k_cannot_move(method: str) -> None:
     """Nothing is said of transfer where nothing is transferred."""
     assert moves_with_k([_drafted(1, 0.9), _drafted(3, 0.5)], KS, method) is None
+
+
+def test_without_any_draft_nothing_moves() -> None:
+    """A run whose blocks with drafts all failed has no acceptance, and that is no contradiction either."""
+    assert moves_with_k([], KS, "eagle") is None

@@ -166,9 +166,10 @@ def test_decision_on_a_surface_of_others() -> None:
 
 
 def test_complete_grid_with_both_arms_keeps_its_assumptions() -> None:
-    """With off and the table's engine measured, only the assumed deviations are left to say."""
+    """With off and the table's engine measured, only deviations and the meaning of bare lengths are assumed."""
     rows = [row(b, k, 10 - k, 1 + k / 2 if k else None, Arm.DSD) for b in (1, 8) for k in (0, 1, 2)]
     said = caveats(published(*rows, row(1, 0, 9), row(8, 0, 9)))
-    assert len(said) == 2
+    assert len(said) == 3
     assert "no cell was repeated: 2% is assumed" in said[0]
-    assert "too few rows to tell its luck" in said[1]
+    assert "without counts of drafts" in said[1]
+    assert "too few rows to tell its luck" in said[2]

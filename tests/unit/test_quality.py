@@ -26,8 +26,11 @@ Change = Callable[[Block], Block]
 
 
 def _swept(engine: SimulatedEngine | None = None, **changed: Any) -> Shelf:
+    """Blocks ten seconds apart: a simulated engine takes no time, and what the test's machine took is no trend."""
     calm = SimulatedEngine(LAW, (0.7, 0.6), noise=CALM, max_num_seqs=16, alive_together=8)
-    return swept(engine or calm, **{"starts": 3, "rounds": 2, "steps": 8} | changed)
+    shelf = swept(engine or calm, **{"starts": 3, "rounds": 2, "steps": 8} | changed)
+    shelf.kept = [replace(sample, taken_at_s=10.0 * place) for place, sample in enumerate(shelf.kept)]
+    return shelf
 
 
 @pytest.fixture(scope="module")

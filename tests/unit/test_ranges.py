@@ -103,3 +103,15 @@ def test_ks_that_failed_here_and_there_still_make_a_table() -> None:
     regret = np.full((10, 10), np.nan)
     np.fill_diagonal(regret, 0.0)
     assert choose_table(regret, tuple(range(10)), np.full(10, 0.1)).dense() == tuple(range(10))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_ks_that_another_beats_everywhere_change_nothing(seed: int) -> None:
+    """Of a dozen Ks, eight cost more than K=0 at every batch size: the table is the one that the other four make."""
+    rng = np.random.default_rng(seed)
+    useful = rng.uniform(0, 0.2, (LARGEST, 4)) * rng.integers(0, 2, (LARGEST, 4))
+    worse = useful[:, :1] + rng.uniform(0.001, 0.1, (LARGEST, 8))
+    weights = log_uniform_weights(LARGEST)
+    table = choose_table(np.hstack([useful, worse]), range(12), weights)
+    assert table == choose_table(useful, range(4), weights)
+    assert _price(table, useful, weights, tuple(range(4))) <= _cheapest(useful, weights) + 1e-9

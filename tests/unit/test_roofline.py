@@ -1,7 +1,7 @@
 import pytest
 from builders import an_environment
 
-from dsd_tune.model.roofline import roofline_tokens
+from dsd_tune.model.roofline import roofline_of, roofline_tokens
 
 
 @pytest.mark.parametrize(
@@ -18,3 +18,21 @@ def test_what_is_not_known_has_none(changed: dict[str, str]) -> None:
     known = {"device_name": "NVIDIA H200", "dtype": "float16"}
     assert roofline_tokens(an_environment(**known))
     assert roofline_tokens(an_environment(**{**known, **changed})) is None
+
+
+@pytest.mark.parametrize(
+    ("gpu", "tokens"),
+    [
+        ("GB200 x2", 312.5),
+        ("NVIDIA H200", 206),
+        ("8xH200, NVLink", 206),
+        ("H100", None),
+        ("A100 80GB", None),
+        ("A100-SXM4-80GB", None),
+        ("RTX 5090", None),
+        ("", None),
+    ],
+)
+def test_a_gpu_named_in_passing_counts_if_it_is_one(gpu: str, tokens: float | None) -> None:
+    """Words around a GPU's name do not matter; a name that several GPUs share gives no number."""
+    assert roofline_of(gpu) == (tokens and pytest.approx(tokens, abs=0.2))
