@@ -197,3 +197,10 @@ def _headings(document: Path) -> set[str]:
     """As their links are written."""
     titles = re.findall(r"^#+ (.*)$", document.read_text(encoding="utf-8"), re.MULTILINE)
     return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+def test_a_word_has_one_meaning() -> None:
+    """No term stands twice in the glossary."""
+    terms = re.findall(r"^\| \*\*(.+?)\*\*", (ROOT / "docs" / "glossary.md").read_text(), re.MULTILINE)
+    assert len(terms) > 30
+    assert len(terms) == len(set(terms))
