@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import TypeVar, cast
+from typing import TypeVar
 
 from dsd_tune.storage import codec
 
@@ -22,7 +22,7 @@ def paths(record: object) -> list[str]:
 
 def renamed(record: T, names: Mapping[str, str]) -> T:
     """The same with other names for some paths, and for all that lies in them."""
-    return codec.decode(cast(type[T], type(record)), _renamed(codec.encode(record), names))
+    return codec.decode(type(record), _renamed(codec.encode(record), names))
 
 
 def _texts(value: object) -> Iterator[str]:
@@ -41,5 +41,7 @@ def _renamed(value: object, names: Mapping[str, str]) -> object:
     if isinstance(value, str):
         # The longest first, since one may lie in another.
         for path in sorted(names, key=len, reverse=True):
-            value = re.sub(rf"{re.escape(path.rstrip('/'))}(?![\w.~-])", lambda _, name=names[path]: name, value)
+            # A name is no pattern, whatever its backslashes.
+            name = names[path].replace("\\", r"\\")
+            value = re.sub(rf"{re.escape(path.rstrip('/'))}(?![\w.~-])", name, value)
     return value
