@@ -185,7 +185,8 @@ def test_a_run_that_does_not_belong_together_fails(cli: Any, run: Path, folder: 
 
 
 def test_an_empty_folder_and_flags_of_a_server_are_refused(cli: Any, folder: Path, tmp_path: Path) -> None:
-    """Neither is a check that passed."""
+    """Neither is a check that passed, and a folder that is not there is none either."""
+    assert "or a folder of runs" in cli("check", tmp_path / "none").refused(2)
     (tmp_path / "empty").mkdir()
     assert "holds no run directory" in cli("check", tmp_path / "empty").refused(2)
     assert "checked by itself" in cli("check", folder, "--max-num-seqs", 4).refused(2)
