@@ -10,6 +10,7 @@ import numpy as np
 
 from dsd_tune.errors import UsageError
 from dsd_tune.model.choices import NO_SPECULATION, TABLE, Choice
+from dsd_tune.model.course import Recorder
 from dsd_tune.model.queueing import Queue
 from dsd_tune.model.ratios import judged
 from dsd_tune.model.redrawn import Redrawn
@@ -93,7 +94,8 @@ class _Run:
 
     def __init__(self, choice: Choice, prefill_s: float) -> None:
         self.choice = choice
-        self.whole = Queue(choice.pace(prefill_s))
+        self.recorder = Recorder(choice.ks)
+        self.whole = Queue(choice.pace(prefill_s), self.recorder)
         self.drawn = [Queue(choice.pace(prefill_s, draw)) for draw in range(DRAWN)]
 
     def feed(self, requests: Sequence[Request], lucks: Sequence[Sequence[float]]) -> None:
@@ -120,6 +122,7 @@ class _Told:
         numbers = [Redrawn.of(column, value) for column, value in zip(draws.T, values, strict=True)]
         self.tpot, self.first_token, self.completion = numbers[:4], numbers[4:8], numbers[8:12]
         self.finished = numbers[12]
+        self.course = run.recorder.course()
 
     def record(self, base: _Told | None) -> ChoiceForecast:
         """For people and files."""
@@ -137,6 +140,7 @@ class _Told:
             output_tokens_per_s=rate.interval(),
             seconds_at=tuple(self.seconds_at.tolist()),
             seconds_per_k=tuple(sorted(per_k.items())),
+            course=self.course,
             against_no_spec=self.against(base) if base and base is not self else None,
         )
 

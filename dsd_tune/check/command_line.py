@@ -147,7 +147,7 @@ def _speculative_config(settings: Settings) -> dict[str, object]:
     if not config:
         raise UsageError(
             "There is no speculative config to check.",
-            "Give --speculative-config JSON, --config FILE, or a whole command line after --.",
+            "Give --speculative-config JSON, --config FILE, a whole command line after --, or a folder of runs.",
         )
     for field in ("method", "model"):
         if not isinstance(config.get(field), str | None):

@@ -21,6 +21,7 @@ from dsd_tune.cli.plan import plan
 from dsd_tune.cli.probe import probe
 from dsd_tune.cli.replay import replay
 from dsd_tune.cli.report import report
+from dsd_tune.cli.share import share
 from dsd_tune.cli.show import show
 from dsd_tune.cli.stdout import Stdout
 from dsd_tune.cli.sweep import sweep
@@ -52,6 +53,7 @@ app.command()(validate)
 app.command()(probe)
 app.command()(watch)
 app.command()(diff)
+app.command()(share)
 
 
 def main() -> None:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
 from dsd_tune.engines.vllm_facts import NEWEST_READ
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from dsd_tune.check.deployment import Deployment
 
@@ -34,10 +34,15 @@ def check(
     ] = None,
     json_: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
     command: Annotated[
-        list[str] | None, typer.Argument(metavar="[-- vllm serve ...]", help="A whole command line instead.")
+        list[str] | None,
+        typer.Argument(
+            metavar="[-- vllm serve ...|FOLDER]", help="Instead: a whole command line, or a folder of runs."
+        ),
     ] = None,
 ) -> None:
     """Check a table or a whole command line: what vLLM refuses, carries, clamps or ignores, and which K it will use.
+
+    Of a folder such as profiles/: whether each run in it is fit to be published.
 
     Nothing is started and vLLM need not be installed. Exit code 0: no error; 1: at least one error; 2: unusable input.
     """
@@ -54,9 +59,22 @@ def check(
         "tensor-parallel-size": tensor_parallel_size,
         "model-runner": model_runner,
     }
+    if command and len(command) == 1 and Path(command[0]).is_dir():
+        _check_folder(Path(command[0]), [*options.values(), config, vllm_version], as_json=json_)
     diagnosis = diagnose(_deployment(options, config, command or [], vllm_version))
     typer.echo(as_json(diagnosis) if json_ else as_text(diagnosis))
     raise typer.Exit(1 if diagnosis.has_errors else 0)
+
+
+def _check_folder(folder: Path, others: Sequence[object], *, as_json: bool) -> NoReturn:
+    from dsd_tune.cli.registry import examine
+    from dsd_tune.errors import UsageError
+
+    if any(value is not None for value in others):
+        raise UsageError(f"{folder} is checked by itself.", "Leave out flags that describe a server.")
+    said, code = examine(folder, as_json=as_json)
+    typer.echo(said)
+    raise typer.Exit(code)
 
 
 def _deployment(

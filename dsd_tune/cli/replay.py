@@ -40,7 +40,10 @@ def replay(
     histogram: Annotated[
         Path | None, typer.Option(metavar="CSV", help="Write the time at each batch size, for `fit --concurrency`.")
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite the histogram.")] = False,
+    png: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Folder for a picture of batch size and K over time, replay.png.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite the histogram and the picture.")] = False,
     json_: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
 ) -> None:
     """Forecast no speculation, each fixed K and the table on a traffic trace, on random arrivals or on a rollout.
@@ -58,7 +61,9 @@ def replay(
     from dsd_tune.report.forecast import render
     from dsd_tune.storage import codec, formats
 
-    _require_new(histogram, force=force)
+    picture = png / "replay.png" if png else None
+    for path in (histogram, picture):
+        _require_new(path, force=force)
     fitted = formats.read(formats.PROFILE, profile)
     requests = stated_traffic(trace, timed_trace_sec_multiplier, poisson, rollout, lengths, num_prompts)
     scene = scene_of(fitted, max_num_seqs, acceptance, prefill_tokens_per_s)
@@ -67,6 +72,8 @@ def replay(
         typer.echo(json.dumps(codec.encode(forecast), indent=1))
     else:
         Console().print(render(forecast))
+    if picture:
+        _draw(picture, forecast)
     if histogram:
         _write_histogram(histogram, forecast, scene.advised)
 
@@ -76,6 +83,15 @@ def _require_new(path: Path | None, *, force: bool) -> None:
 
     if path and path.exists() and not force:
         raise UsageError(f"{path} exists.", "Name another file, or say --force.")
+
+
+def _draw(path: Path, forecast: Forecast) -> None:
+    from dsd_tune.report.plots.replay import replay_plot
+    from dsd_tune.report.plots.saved import png
+    from dsd_tune.storage import files
+
+    files.make_directory(path.parent)
+    files.write_bytes(path, png(replay_plot(forecast)))
 
 
 def _write_histogram(path: Path, forecast: Forecast, advised: str) -> None:

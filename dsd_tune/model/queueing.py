@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 from math import ceil, inf, sqrt
 
+from dsd_tune.model.course import Recorder
 from dsd_tune.model.tally import Times
 from dsd_tune.records.trace import Request
 
@@ -49,14 +50,14 @@ class Queue:
     """One server at one pace. Requests come in the order of their arrival and wait for a place in that order.
 
     Times begin at 0. After `drain` every request has ended, and `first_token_s`, `completion_s` and `tpot_s` hold its
-    times, `seconds_at[b - 1]` the time spent at batch size b.
+    times, `seconds_at[b - 1]` the time spent at batch size b. A `recorder` is told every stretch of steps.
     """
 
-    def __init__(self, pace: Pace) -> None:
+    def __init__(self, pace: Pace, recorder: Recorder | None = None) -> None:
         self.first_token_s, self.completion_s, self.tpot_s = Times(), Times(), Times()
         self.now_s = 0.0
         self.requests = self.output_tokens = 0
-        self._pace = pace
+        self._pace, self._recorder = pace, recorder
         self._seconds_at = [0.0] * (len(pace.step_s) + 1)
         self._batch = 0
         self._clock = 0.0
@@ -102,6 +103,8 @@ class Queue:
                 steps = ceil((until_s - self.now_s) / step_s)
             steps = max(steps, 1)
             seconds = steps * step_s
+        if self._recorder:
+            self._recorder.add(self.now_s, self.now_s + seconds, batch)
         self.now_s += seconds
         self._clock += steps * tokens
         self._seconds_at[batch] += seconds

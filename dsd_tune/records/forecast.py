@@ -28,12 +28,29 @@ class Against:
 
 
 @dataclass(frozen=True, slots=True)
+class Course:
+    """What one server was at from 0 s on, as means over equal bins of `bin_s` seconds.
+
+    An idle server counts as batch size 0. `k` is the mean over busy time, None in a bin without any.
+    """
+
+    bin_s: float
+    batch_size: tuple[float, ...]
+    k: tuple[float | None, ...]
+
+    def __post_init__(self) -> None:
+        if self.bin_s <= 0 or not len(self.batch_size) == len(self.k) > 0:
+            raise ValueError("a course has a batch size and a K for each bin of some width")
+
+
+@dataclass(frozen=True, slots=True)
 class ChoiceForecast:
     """One choice of K. Times are seconds; `tpot_s` is None where no request has a second token.
 
     `first_token_s` and `completion_s` count from a request's arrival, waiting for a place included. `finished_s` is
     from the first arrival to the last token. `seconds_at[b - 1]` is the time spent at batch size b, `seconds_per_k`
-    that at each K. `against_no_spec` is None for that choice itself, and where it is not known.
+    that at each K. `course` is what it was at over time. `against_no_spec` is None for that choice itself, and where
+    it is not known.
     """
 
     name: str
@@ -45,6 +62,7 @@ class ChoiceForecast:
     output_tokens_per_s: Interval
     seconds_at: tuple[float, ...]
     seconds_per_k: tuple[tuple[int, float], ...]
+    course: Course
     against_no_spec: Against | None
 
     @property

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 
 from dsd_tune.records.measurement import Cell
 
+ORIGIN = ("source", "licence")
+"""Facts that numbers need before they are passed on: where they were published, and what allows it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Fact:

@@ -13,10 +13,12 @@ from dsd_tune.records.environment import Environment, GraphUse
 from dsd_tune.records.interval import Interval
 from dsd_tune.records.measurement import Arm, Block, Cell, Failure
 from dsd_tune.records.profile import CellEstimate, Profile
+from dsd_tune.records.validation import Validation
 from dsd_tune.report.conditions import rows
 from dsd_tune.report.document import Code, Document, Grid, Pairs, Part, Points, Section
 from dsd_tune.report.grid import columns_of, findings, grounds, heading, headline
 from dsd_tune.report.pictures import pictures, undrawn
+from dsd_tune.report.validation import HEAD, comparison_rows
 
 
 def document(profile: Profile, samples: Sequence[Block | Failure], said: Sequence[str]) -> Document:
@@ -42,6 +44,8 @@ def _answers(profile: Profile, samples: Sequence[Block | Failure], said: Sequenc
     second = "gain over no speculation in percent" if profile.acceptance_known else "acceptance length that would pay"
     yield Section(f"{'TPOT' if profile.acceptance_known else 'Step time'} in ms, and {second}", (_grid(profile),))
     yield Section("What was learnt", (Pairs(tuple(findings(profile))),))
+    if profile.validation:
+        yield Section("What servers showed", tuple(_served(profile.validation)))
     if profile.conditions:
         yield Section("Each condition by itself", (Pairs(tuple(rows(profile))),))
 
@@ -81,6 +85,11 @@ def _to_paste(profile: Profile, said: Sequence[str]) -> Iterator[Part]:
     remarks = (*(["This line leaves speculation out, as the verdict does"] if unadvised else []), *said)
     if remarks:
         yield Points(remarks)
+
+
+def _served(validation: Validation) -> Iterator[Part]:
+    yield Points((f"{validation.outcome[:1].upper()}{validation.outcome[1:]}", *validation.remarks))
+    yield Grid(tuple(heading.replace("\n", " ") for heading in HEAD), tuple(comparison_rows(validation)))
 
 
 def _grid(profile: Profile) -> Grid:

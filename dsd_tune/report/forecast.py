@@ -76,7 +76,7 @@ def _saved(change: Change | None) -> str:
 
 def _facts(forecast: Forecast) -> Iterator[tuple[str, str]]:
     yield "Traffic", f"{forecast.requests} requests, {forecast.output_tokens} output tokens"
-    yield "Prefill", f"taken to be {forecast.prefill_tokens_per_s:.3g} tokens a second (--prefill-tokens-per-s)"
+    yield "Prefill", f"taken to be {_rate(forecast.prefill_tokens_per_s)} tokens a second (--prefill-tokens-per-s)"
     for choice in forecast.choices:
         yield choice.name, _where_time_went(choice)
     if forecast.table_against_fixed:
@@ -85,6 +85,10 @@ def _facts(forecast: Forecast) -> Iterator[tuple[str, str]]:
         yield "Intervals", f"come from the first {forecast.rests_on} requests"
     for remark in forecast.remarks:
         yield "Note", remark
+
+
+def _rate(tokens_per_s: float) -> str:
+    return f"{tokens_per_s:.0f}" if tokens_per_s >= 1000 else f"{tokens_per_s:.3g}"
 
 
 def _where_time_went(choice: ChoiceForecast) -> str:

@@ -14,6 +14,7 @@ from dsd_tune.report.plots.drift import drift_plot
 from dsd_tune.report.plots.gain_map import gain_map
 from dsd_tune.report.plots.step_time import step_time_plot
 from dsd_tune.report.plots.tpot import tpot_plot
+from dsd_tune.report.plots.validation import validation_plot
 
 
 def pictures(profile: Profile, samples: Sequence[Block | Failure]) -> Iterator[Picture]:
@@ -27,6 +28,8 @@ def pictures(profile: Profile, samples: Sequence[Block | Failure]) -> Iterator[P
         yield Picture("step_time", f"{_STEP_TIME} {_critical(profile)}", partial(step_time_plot, profile))
     if any(length.k for length in profile.acceptance_lengths) or profile.acceptance:
         yield Picture("acceptance", _ACCEPTANCE, partial(acceptance_plot, profile))
+    if profile.validation and profile.validation.comparisons:
+        yield Picture("validation", _VALIDATION, partial(validation_plot, profile.validation))
     if any(isinstance(sample, Block) for sample in samples):
         yield Picture("drift", _DRIFT, partial(drift_plot, samples))
 
@@ -71,6 +74,10 @@ _STEP_TIME = (
 _ACCEPTANCE = (
     "Left, where it is known: share of the drafts at a position accepted with all before them. Right: tokens a "
     "sequence gets from a step, the bonus token included. Intervals are 95 %."
+)
+_VALIDATION = (
+    "Left, where the profile claims something: on the dashed line it foretold what servers showed. Right: what they "
+    "saved against a server without speculation. Intervals are 95 %; a single start of a server has none."
 )
 _DRIFT = (
     "Each dot is a block. A slow wave is the machine's drift, which all engines of a visit share. Light uprights are "

@@ -53,11 +53,17 @@ def _notes(validation: Validation) -> Iterator[tuple[str, str]]:
 
 
 def _predictions(validation: Validation) -> Grid:
-    grid = Grid(box=SIMPLE_HEAD, title="TPOT in ms, by the profile and on servers", title_justify="left")
-    for heading in ("at a time", "arm", "predicted", "measured", "off by"):
-        grid.add_column(heading, justify="left" if heading == "arm" else "right")
+    grid = _grid("TPOT in ms, by the profile and on servers", "at a\ntime", "arm", "predicted", "measured", "off by")
     for row in sorted(validation.predictions, key=lambda p: p.concurrency):
         grid.add_row(str(row.concurrency), row.arm.words, _ms(row.predicted), _ms(row.measured), _off(row))
+    return grid
+
+
+def _grid(title: str, *headings: str) -> Grid:
+    """Narrow enough for the longest names and numbers on one line."""
+    grid = Grid(box=SIMPLE_HEAD, title=title, title_justify="left", padding=(0, 1, 0, 0))
+    for heading in headings:
+        grid.add_column(heading, justify="left" if heading in ("arm", "is") else "right", no_wrap=True)
     return grid
 
 
@@ -65,12 +71,19 @@ def _off(row: Prediction) -> str:
     return "-" if row.error is None else f"{row.error:+.1%}"
 
 
-def _comparisons(validation: Validation) -> Grid:
-    grid = Grid(box=SIMPLE_HEAD, title="Against no speculation", title_justify="left")
-    for heading in ("at a time", "arm", "TPOT saved", "tokens/s won", "seen from", "is"):
-        grid.add_column(heading, justify="left" if heading in ("arm", "is") else "right")
+HEAD = ("at a\ntime", "arm", "TPOT\nsaved", "tokens/s\nwon", "seen\nfrom", "is")
+
+
+def comparison_rows(validation: Validation) -> Iterator[tuple[str, ...]]:
+    """What each arm is against no speculation, over all concurrencies first: an entry for each of `HEAD`."""
     for row in validation.comparisons:
-        grid.add_row(_where(row), row.arm.words, _share(row.tpot), _share(row.throughput), _from(row), str(row.said))
+        yield _where(row), row.arm.words, _share(row.tpot), _share(row.throughput), _from(row), str(row.said)
+
+
+def _comparisons(validation: Validation) -> Grid:
+    grid = _grid("Against no speculation", *HEAD)
+    for row in comparison_rows(validation):
+        grid.add_row(*row)
     return grid
 
 

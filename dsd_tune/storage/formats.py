@@ -132,6 +132,11 @@ def read(kind: Kind[T], path: Path) -> T:
     return parse(kind, files.read_json(path), str(path))
 
 
+def is_of_today(kind: Kind[Any], path: Path) -> bool:
+    """Whether a file that can be read is of the newest version."""
+    return _version(files.read_json(path), kind.word, kind.version, str(path)) == kind.version
+
+
 def document(kind: Kind[T], record: T) -> dict[str, Any]:
     """What a file of `kind` holds: the JSON value of `record` with its header."""
     return {**_header(kind.word, kind.version), kind.word: codec.encode(record)}

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 _MANIFEST = "dsd_tune:manifest"
 _SAMPLE = "dsd_tune:sample:"
 
+_METRIC_NAMES = "study:metric_names"
+"""Optuna's own key; its function for it warns that it may change."""
+
 State = Literal["RUNNING", "COMPLETE", "PRUNED", "FAIL"]
 """Of Optuna's trials; PRUNED are those that were too late, or stand for no visit."""
 
@@ -62,6 +65,7 @@ class Study:
                 raise taken(address, name) from error
             try:
                 storage.set_study_system_attr(study_id, _MANIFEST, formats.document(formats.MANIFEST, manifest))
+                storage.set_study_system_attr(study_id, _METRIC_NAMES, [trials.METRIC])
                 for key, value in trials.for_people(manifest).items():
                     storage.set_study_user_attr(study_id, key, value)
             except BaseException:

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 SEEN_ALIVE = "seen alive"
 OUTCOME = "outcome"
+METRIC = "best TPOT (ms)"
+"""What a dashboard calls the value of a trial."""
+
 _WORKER = "worker"
 
 _MOST_REPETITIONS = 10_000

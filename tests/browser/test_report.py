@@ -6,11 +6,15 @@ from pathlib import Path
 
 import pytest
 from browser.chromium import Tab, chromium, found
-from builders import a_profile
+from builders import a_block, a_load, a_profile, a_validation_request
 
 from dsd_tune.emit.formats import Format, emit
+from dsd_tune.records.interval import Interval
+from dsd_tune.records.profile import Verdict
+from dsd_tune.records.validation import ServedArm
 from dsd_tune.report.content import document
 from dsd_tune.report.html_page import page
+from dsd_tune.validate import conclude
 
 pytestmark = pytest.mark.browser
 
@@ -30,9 +34,12 @@ def tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tab]:
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A report on disk."""
+    """A report on disk, with every kind of picture; that of the blocks holds an image of its own."""
     path = tmp_path_factory.mktemp("report") / "report.html"
-    path.write_text(page(document(a_profile(), [], ("a remark",))))
+    loads = [a_load(arm=arm, start=n, concurrency=c) for arm in ServedArm for n in range(3) for c in (1, 4)]
+    servers = conclude(a_validation_request(), loads, Verdict.TABLE, lambda *_: Interval(0.04, 0.03, 0.05), 1.0)
+    blocks = [a_block(round=n, step_s=(0.02 + n / 1e3,)) for n in range(6)]
+    path.write_text(page(document(a_profile(validation=servers), blocks, ("a remark",))))
     return path
 
 

@@ -1,3 +1,4 @@
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -76,3 +77,22 @@ def test_a_process_ends_as_it_says(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (2, "")
     (line,) = done.stderr.splitlines()
     assert line.startswith("Error: ")
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [("dsd-tune em", ["emit-config"]), ("dsd-tune report runs/demo --fo", ["--format", "--force"])],
+    ids=["a command", "a flag"],
+)
+def test_a_shell_completes(typed: str, offered: list[str]) -> None:
+    """What --install-completion puts into a shell asks the program like this, and gets the words that fit."""
+    asked = {"_DSD_TUNE_COMPLETE": "complete_bash", "COMP_WORDS": typed, "COMP_CWORD": str(len(typed.split()) - 1)}
+    done = subprocess.run(
+        [sys.executable, "-c", "from dsd_tune.cli.app import main; main()"],
+        env={**os.environ, **asked},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.split() == offered

@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 
-from dsd_tune.fit import ImportFit
+from dsd_tune.fit import Fit, ImportFit
 from dsd_tune.model.aim import Aim
 from dsd_tune.solve import decide
 from dsd_tune.storage import formats, published
+from dsd_tune.storage.run_directory import RunDirectory
 
 PROFILES = Path(__file__).parents[2] / "profiles"
 RUNS = sorted(path for path in PROFILES.iterdir() if path.is_dir())
@@ -49,16 +50,18 @@ def test_an_import_is_no_measurement_of_ours(run: Path) -> None:
 def test_a_fit_of_today_decides_the_same(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The stored profile is what follows from the stored numbers."""
     monkeypatch.setattr("dsd_tune.model.cost._REFITS", 5)
-    if not published.is_import(run):
-        pytest.skip("only imports are fitted here")
-    fit = ImportFit(published.load(run))
+    if published.is_import(run):
+        fit: Fit | ImportFit = ImportFit(published.load(run))
+    else:
+        measured = RunDirectory.open(run)
+        fit = Fit(measured.manifest, measured.samples())
     decision = decide(fit.surface, fit.max_num_seqs, Aim(capture_limit=CAPTURE_LIMITS.get(run.name)))
     stored = formats.read(formats.PROFILE, run / "profile.json").decision
     assert (decision.verdict, decision.table, decision.fixed_k) == (stored.verdict, stored.table, stored.fixed_k)
 
 
-def test_no_path_of_a_machine_is_shipped() -> None:
-    """Files here name models and files, not where they lay."""
-    for path in PROFILES.rglob("*.json"):
-        assert "/home/" not in path.read_text()
-        assert '"/' not in path.read_text()
+def test_they_are_fit_to_be_published(cli: Any) -> None:
+    """`dsd-tune check profiles/`, as whoever adds one is told to run it."""
+    said = cli("check", PROFILES)
+    assert said.code == 0, said.out
+    assert said.out.count("\n") == len(RUNS) + 2

@@ -137,3 +137,14 @@ def test_a_profile_of_one_cell_is_refused(cli: Any, trace: Path, tmp_path: Path)
     path = tmp_path / "profile.json"
     formats.write(formats.PROFILE, path, a_profile())
     assert cli("replay", path, "--trace", trace).code == 2
+
+
+def test_a_picture_is_drawn_where_asked(cli: Any, profile: Path, trace: Path, tmp_path: Path) -> None:
+    """--png writes one into a folder that it makes, and overwrites none without --force."""
+    folder = tmp_path / "new" / "pictures"
+    assert cli("replay", profile, "--trace", trace, "--png", folder).code == 0
+    assert (folder / "replay.png").read_bytes().startswith(b"\x89PNG")
+    said = cli("replay", profile, "--trace", trace, "--png", folder)
+    assert (said.code, said.out) == (2, "")
+    assert "replay.png exists" in said.err
+    assert cli("replay", profile, "--trace", trace, "--png", folder, "--force").code == 0

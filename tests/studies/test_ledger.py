@@ -5,6 +5,7 @@ from pathlib import Path
 from threading import Barrier
 from typing import Any
 
+import optuna
 import pytest
 from builders import a_block, a_failure, an_environment
 from shared_study import REQUEST, VISITS
@@ -251,6 +252,8 @@ def test_a_dashboard_shows_what_a_visit_found(two: tuple[StudyLedger, StudyLedge
     assert list(made.user_attrs) == ["worker", "seen alive"]
     (failed,) = ledger._study.trials("FAIL")
     assert failed.user_attrs["outcome"] == "nothing could be measured"
+    study = optuna.load_study(study_name=ledger._study.name, storage=ledger._study.storage)
+    assert study.metric_names == ["best TPOT (ms)"]
 
 
 def test_a_damaged_sample_is_named(part: Part) -> None:

@@ -238,6 +238,15 @@ def test_drift_shows_every_block_and_start() -> None:
     assert len(uprights) == 3
 
 
+def test_a_long_run_is_no_heavier_picture() -> None:
+    """Ten times the blocks are drawn as dots of one small image, so that the report of the longest run can be sent."""
+
+    def weight(blocks: int) -> int:
+        return len(svg(drift_plot([a_block(round=n, step_s=(0.02 + n % 7 / 1e3,)) for n in range(blocks)])))
+
+    assert weight(1500) < 3 * weight(150)
+
+
 def test_pictures_follow_from_what_is_known(profile: Profile, imported: Profile) -> None:
     """A sweep gives all pictures, an import none of a run, a grid without acceptance and baseline only TPOT."""
     samples = [a_block()]

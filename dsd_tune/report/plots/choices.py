@@ -14,7 +14,9 @@ from dsd_tune.report.plots.lines import Piece, bars, batch_sizes, fixed_pieces, 
 from dsd_tune.report.plots.style import (
     BATCH_SIZE,
     BLACK,
+    FIXED,
     LIGHT,
+    TABLE,
     Look,
     doubling_axis,
     figure,
@@ -27,10 +29,6 @@ if TYPE_CHECKING:
     from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-
-_OF_TABLE: Look = {"color": "#0b559f", "marker": "o", "linestyle": "-"}
-_OF_FIXED: Look = {"color": "#c05000", "marker": "D", "linestyle": (0, (1, 1.2)), "markerfacecolor": "white"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +72,8 @@ def choices_plot(profile: Profile) -> Figure:
 def _choices(profile: Profile) -> Iterator[_Choice]:
     decision = profile.decision
     if decision.table:
-        yield _Choice("table", table_pieces(profile, decision.table), decision.table_gain, _OF_TABLE)
-    yield _Choice(f"fixed K={decision.fixed_k}", fixed_pieces(profile), decision.fixed_gain, _OF_FIXED)
+        yield _Choice("table", table_pieces(profile, decision.table), decision.table_gain, TABLE)
+    yield _Choice(f"fixed K={decision.fixed_k}", fixed_pieces(profile), decision.fixed_gain, FIXED)
 
 
 def _entries(choices: Sequence[_Choice], *, losing: bool) -> list[Artist]:

@@ -10,16 +10,28 @@ import numpy as np
 from dsd_tune.model.sampled import Array
 from dsd_tune.model.timing import Timings, collect
 from dsd_tune.records.measurement import Arm, Block, Failure
-from dsd_tune.report.plots.style import BLACK, GREY, LIGHT, Look, figure, legend_below, sample, styled
+from dsd_tune.report.plots.style import (
+    BLACK,
+    FIXED,
+    GREY,
+    LIGHT,
+    OFF,
+    TABLE,
+    Look,
+    figure,
+    legend_below,
+    sample,
+    styled,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 _LOOKS: dict[Arm, Look] = {
-    Arm.NO_SPEC: {"color": BLACK, "marker": "s", "markerfacecolor": "white"},
-    Arm.DSD: {"color": "#0b559f", "marker": "o"},
-    Arm.STATIC: {"color": "#c05000", "marker": "D", "markerfacecolor": "white"},
+    Arm.NO_SPEC: {**OFF, "linestyle": ""},
+    Arm.DSD: {**TABLE, "linestyle": ""},
+    Arm.STATIC: {**FIXED, "linestyle": ""},
 }
 
 
@@ -44,7 +56,7 @@ def drift_plot(samples: Sequence[Block | Failure]) -> Figure:
     lower.set_ylabel("batch size")
     lower.set_xlabel(_duration(blocks))
     arms = sorted({block.cell.arm for block in blocks}, key=list(_LOOKS).index)
-    entries = [sample(arm, {**_LOOKS[arm], "linestyle": ""}) for arm in arms]
+    entries = [sample(arm, _LOOKS[arm]) for arm in arms]
     legend_below(drawing, [*entries, sample("mean of a visit", {"color": GREY, "linestyle": "-"})], 4)
     return drawing
 
@@ -54,7 +66,8 @@ def _draw_blocks(axes: Axes, blocks: Sequence[Block], timings: Timings) -> None:
     percent = np.expm1(off) * 100
     for arm, look in _LOOKS.items():
         places = [place for place, block in enumerate(blocks) if block.cell.arm is arm]
-        axes.plot(places, percent[places], linestyle="", alpha=0.8, **{**look, "markersize": 3})
+        # Thousands of dots are a small picture, and would be a large drawing.
+        axes.plot(places, percent[places], alpha=0.8, rasterized=True, **{**look, "markersize": 3})
     axes.step(range(len(blocks)), _means(percent, timings.of_visit), where="mid", color=GREY, linewidth=1.2)
     axes.axhline(0, color=BLACK, linewidth=0.6)
     axes.set_ylabel("step time off its cell's mean (%)")

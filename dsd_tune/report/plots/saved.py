@@ -17,7 +17,7 @@ def svg(figure: Figure) -> bytes:
     """Without a ground of its own, so that it takes that of its page; without a date and random names."""
     buffer = BytesIO()
     with mpl.rc_context({"svg.hashsalt": "dsd-tune"}):
-        figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
+        figure.savefig(buffer, format="svg", dpi=_DOTS_AN_INCH, transparent=True, metadata={"Date": None})
     return buffer.getvalue()
 
 

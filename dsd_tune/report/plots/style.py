@@ -30,6 +30,11 @@ GREY = "#777777"
 LIGHT = "#cccccc"
 """Still seen where a dark page turns it to its opposite."""
 
+OFF: Look = {"color": BLACK, "marker": "s", "linestyle": (0, (5, 2)), "markerfacecolor": "white"}
+FIXED: Look = {"color": "#c05000", "marker": "D", "linestyle": (0, (1, 1.2)), "markerfacecolor": "white"}
+TABLE: Look = {"color": "#0b559f", "marker": "o", "linestyle": "-"}
+"""The three things that are weighed against each other, in every picture that shows them together."""
+
 BATCH_SIZE = "batch size B (requests scheduled in a step)"
 
 _MARKERS = "o^Dvs<>pPXh*d"
@@ -79,7 +84,7 @@ def look(arm: Arm, k: int, k_max: int) -> Look:
     The colours rise in lightness with K (viridis without its pale end).
     """
     if arm is Arm.NO_SPEC:
-        return {"color": BLACK, "marker": "s", "linestyle": (0, (5, 2)), "markerfacecolor": "white"}
+        return dict(OFF)
     colour = mpl.colormaps["viridis"](0.08 + 0.64 * k / max(k_max, 1))
     fixed = arm is Arm.STATIC
     return {
@@ -107,7 +112,7 @@ def doubling_axis(axes: Axes, sizes: Sequence[int], label: str) -> None:
     # From the end, since that is where the advice ends.
     axes.set_xticks(list(sizes[::-1][::every]))
     axes.xaxis.set_minor_locator(NullLocator())
-    axes.xaxis.set_major_formatter(FuncFormatter(_whole))
+    axes.xaxis.set_major_formatter(FuncFormatter(whole))
     axes.set_xlim(sizes[0] / 1.25, sizes[-1] * 1.25)
     axes.set_xlabel(label)
 
@@ -127,7 +132,8 @@ def time_axis(axes: Axes, label: str) -> None:
     axes.set_ylabel(label)
 
 
-def _whole(value: float, _position: int) -> str:
+def whole(value: float, _position: int) -> str:
+    """A tick without decimals, as matplotlib wants it written."""
     return f"{value:.0f}"
 
 
