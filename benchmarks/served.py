@@ -123,9 +123,7 @@ def served(server: VllmServer, model: str, prompts: tuple[Prompt, ...], batch_si
     streams = [Stream() for _ in texts]
     with ThreadPoolExecutor(batch_size) as pool:
         for stream, text in zip(streams, texts, strict=True):
-            pool.submit(
-                stream.listen, server.url, "/v1/chat/completions", {**asked(model, text, TOKENS), "ignore_eos": True}
-            )
+            pool.submit(stream.listen, server.url, "/v1/chat/completions", asked(model, text, TOKENS))
     begin, end = max(s.at_s[0] for s in streams), min(s.at_s[-1] for s in streams)
     inside = [(sum(begin < at <= end for at in s.at_s), between(s, begin, end)) for s in streams]
     chunks, tokens = sum(c for c, _ in inside), sum(t for _, t in inside)
