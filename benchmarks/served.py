@@ -117,17 +117,28 @@ def measured(engine: RunningEngine, batch_size: int, k: int) -> tuple[float, flo
 
 
 def served(server: VllmServer, model: str, prompts: tuple[Prompt, ...], batch_size: int) -> tuple[float, float]:
-    """What clients see while exactly `batch_size` requests decode: TPOT in seconds, and tokens a chunk."""
+    """What clients see while exactly `batch_size` requests decode: TPOT in seconds, and tokens a chunk.
+
+    A text that ends at once leaves too little to see, and others are asked for.
+    """
+    while True:
+        streams = answers(server, model, prompts, batch_size)
+        begin, end = max(s.at_s[0] for s in streams), min(s.at_s[-1] for s in streams)
+        inside = [(sum(begin < at <= end for at in s.at_s), between(s, begin, end)) for s in streams]
+        chunks, tokens = sum(c for c, _ in inside), sum(t for _, t in inside)
+        if chunks >= batch_size * STEPS // 2:
+            return (end - begin) * batch_size / tokens, tokens / chunks
+
+
+def answers(server: VllmServer, model: str, prompts: tuple[Prompt, ...], batch_size: int) -> list[Stream]:
+    """So many requests at once, each of another prompt, read to their ends."""
     take = time.time_ns() % len(prompts)
-    texts = [prompts[(take + i) % len(prompts)].text for i in range(batch_size)]
-    streams = [Stream() for _ in texts]
+    streams = [Stream() for _ in range(batch_size)]
     with ThreadPoolExecutor(batch_size) as pool:
-        for stream, text in zip(streams, texts, strict=True):
+        for number, stream in enumerate(streams):
+            text = prompts[(take + number) % len(prompts)].text
             pool.submit(stream.listen, server.url, "/v1/chat/completions", asked(model, text, TOKENS))
-    begin, end = max(s.at_s[0] for s in streams), min(s.at_s[-1] for s in streams)
-    inside = [(sum(begin < at <= end for at in s.at_s), between(s, begin, end)) for s in streams]
-    chunks, tokens = sum(c for c, _ in inside), sum(t for _, t in inside)
-    return (end - begin) * batch_size / tokens, tokens / chunks
+    return streams
 
 
 def between(stream: Stream, begin_s: float, end_s: float) -> int:
