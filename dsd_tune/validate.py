@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from statistics import fmean
 from typing import Protocol
 
+from dsd_tune.errors import ProfileMismatch
+from dsd_tune.model.closed_loop import Outcome
 from dsd_tune.model.served import compare, measured
 from dsd_tune.records.comparison import Said
-from dsd_tune.records.interval import Interval
 from dsd_tune.records.profile import Verdict
 from dsd_tune.records.validation import (
     ArmCommand,
@@ -24,6 +26,12 @@ ADVISED = {Verdict.TABLE: ServedArm.TABLE, Verdict.FIXED: ServedArm.FIXED, Verdi
 
 NEAR = 0.1
 """A forecast that is 10 % off is no longer the same machine, traffic or drafter."""
+
+OTHER_K = 0.5
+"""Tokens by which a server's mean K may be off: batches fill, drain and prefill in other moments than foretold."""
+
+Expect = Callable[[ServedArm, int], Outcome | None]
+"""What the profile says of an arm at a concurrency; None where it says nothing."""
 
 
 class Client(Protocol):
@@ -85,21 +93,49 @@ def run(
                 watcher.loaded(load)
 
 
+def require_obedient(load: Load, expected: Outcome | None, *, may_draft_less: bool = False) -> None:
+    """Make sure that a server drafts as its arm says, for otherwise its times are those of something else.
+
+    `may_draft_less`: the method takes K for a cap, as n-gram matching does.
+
+    Raises:
+        ProfileMismatch: it drafts otherwise; says how.
+    """
+    if expected is None or load.mean_k is None:
+        return
+    off = load.mean_k - expected.mean_k
+    if off > OTHER_K or (off < -OTHER_K and not may_draft_less):
+        raise ProfileMismatch(
+            f"With {load.concurrency} at a time the server of {load.arm.words!r} drafted {load.mean_k:.1f} tokens for "
+            f"a request in a step, and the profile says {expected.mean_k:.1f}: {_mistaken(load.arm)}.",
+            "Ask `dsd-tune doctor` what this vLLM does with the flags, and look into the server's log.",
+        )
+
+
+def _mistaken(arm: ServedArm) -> str:
+    if arm is ServedArm.TABLE:
+        return "it ignores the table, or runs another"
+    return "it speculates" if arm in (ServedArm.NO_SPEC, ServedArm.NO_SPEC_TWIN) else "it runs something else"
+
+
 def conclude(
     request: ValidationRequest,
     loads: Sequence[Load],
     verdict: Verdict,
-    predict: Callable[[ServedArm, int], Interval | None],
+    expect: Expect,
     created_at_s: float,
+    remarks: Sequence[str] = (),
 ) -> Validation:
-    """What the loads say about the advice. `predict` gives the profile's TPOT of an arm at a concurrency."""
+    """What the loads say about the advice; `remarks` is what else there is to say of them."""
     arms = list(dict.fromkeys(load.arm for load in loads))
     twin = ServedArm.NO_SPEC_TWIN
     advised = twin if twin in arms else ADVISED.get(verdict, ServedArm.TABLE)
+    expected = {
+        (arm, c): expect(arm, c) for arm in arms for c in sorted({x.concurrency for x in loads if x.arm is arm})
+    }
     predictions = tuple(
-        Prediction(arm, c, predict(arm, c), measured(loads, arm, c))
-        for arm in arms
-        for c in sorted({load.concurrency for load in loads if load.arm is arm})
+        Prediction(arm, c, outcome.tpot_s if outcome else None, measured(loads, arm, c))
+        for (arm, c), outcome in expected.items()
     )
     return Validation(
         request=request,
@@ -107,7 +143,7 @@ def conclude(
         comparisons=tuple(compare(loads, ServedArm.NO_SPEC)),
         predictions=predictions,
         said=_said(advised, loads),
-        remarks=tuple(_remarks(loads, predictions)),
+        remarks=(*remarks, *_remarks(loads, predictions), *_on_acceptance(loads, expected)),
         loads=len(loads),
         created_at_s=created_at_s,
     )
@@ -141,4 +177,20 @@ def _remarks(loads: Sequence[Load], predictions: Sequence[Prediction]) -> Iterab
         yield (
             f"{len(off)} of {len(errors)} predictions are more than {NEAR:.0%} off (from {min(off):+.0%} to "
             f"{max(off):+.0%}): another machine, load beside it, traffic or drafter than the sweep's"
+        )
+
+
+def _on_acceptance(loads: Sequence[Load], expected: Mapping[tuple[ServedArm, int], Outcome | None]) -> Iterable[str]:
+    """Where drafts yielded most unlike the sweep: that is no matter of the machine."""
+    ratios = []
+    for (arm, c), outcome in expected.items():
+        lengths = [x.acceptance_length for x in loads if (x.arm, x.concurrency) == (arm, c) and x.acceptance_length]
+        if lengths and outcome is not None and outcome.acceptance_length is not None:
+            ratios.append((fmean(lengths) / outcome.acceptance_length, fmean(lengths), arm, c))
+    ratio, length, arm, c = max(ratios, key=lambda one: abs(one[0] - 1), default=(1.0, 1.0, None, 0))
+    if arm is not None and abs(ratio - 1) > NEAR:
+        yield (
+            f"a step with drafts yields {length:.2f} tokens on servers and {length / ratio:.2f} in the sweep "
+            f"({arm.words}, {c} at a time): other texts or lengths, another drafter, or one whose weights were not "
+            "loaded"
         )

@@ -46,25 +46,23 @@ def validate(
     serve` at each concurrency. Every load is on disk before the next; the same command goes on where it stopped.
 
     Exit code 0: the advice is better than no speculation, or at least no worse where speculation is advised off; 4: it
-    is not; 5: these loads cannot tell.
+    is not; 5: these loads cannot tell; 6: model or drafter are not those of the sweep, or a server drafts otherwise
+    than its arm says, such as one that ignores its table.
     """
     import json
-    import time
-    from dataclasses import replace
 
     from rich.console import Console
 
-    from dsd_tune.cli.trial import chosen_prompts, lay_prompts, measure, predictor, stated_request
-    from dsd_tune.engines.vllm_host import VllmHost
-    from dsd_tune.report.validation import Progress, render
+    from dsd_tune.cli.trial import tried
+    from dsd_tune.cli.trial_request import chosen_prompts, server_and_label, stated_request
+    from dsd_tune.report.validation import render
     from dsd_tune.storage import codec, formats
-    from dsd_tune.storage.validation_directory import ValidationDirectory
-    from dsd_tune.validate import conclude, exit_code
+    from dsd_tune.validate import exit_code
 
-    fitted = formats.read(formats.PROFILE, profile)
+    running = server_and_label(url, label)
     texts = chosen_prompts(prompts, testbed=testbed)
     request = stated_request(
-        fitted,
+        formats.read(formats.PROFILE, profile),
         profile,
         texts,
         concurrency=concurrency,
@@ -73,20 +71,9 @@ def validate(
         output_tokens=output_len,
         policy=policy,
         self_check=self_check,
-        served_elsewhere=url is not None,
+        served_elsewhere=running is not None,
     )
-    directory = ValidationDirectory.create(out or profile.parent / "validation", request)
-    console = Console(stderr=True)
-    with directory.lock():
-        host = VllmHost(request, lay_prompts(texts, directory.path), port, directory.path)
-        try:
-            measure(directory, host, Progress(console, request), url, label)
-        except KeyboardInterrupt:
-            said = f"Interrupted. The loads so far are kept in {directory.path}; the same command goes on from there."
-            console.print(said, markup=False)
-            raise
-    validation = conclude(request, directory.loads(), fitted.decision.verdict, predictor(fitted), time.time())
-    formats.write(formats.PROFILE, profile, replace(fitted, validation=validation))
+    validation = tried(profile, request, texts, out, port, running)
     if json_:
         typer.echo(json.dumps(codec.encode(validation), indent=1))
     else:

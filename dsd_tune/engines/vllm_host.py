@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from dsd_tune.engines.scrape import Scrape
 from dsd_tune.engines.vllm_bench import LoadOrder, bench, has_chat_template
 from dsd_tune.engines.vllm_server import vllm_server
 from dsd_tune.errors import EngineFailed
@@ -41,8 +42,8 @@ class VllmClient:
             chat=self.model is None or has_chat_template(self.model),
         )
         taken_at_s = time.time()
-        result = self.results / f"{self.arm}-{start}-{concurrency}.json"
-        return read_load(bench(self.url, order, result), self.arm, start, concurrency, taken_at_s)
+        result = bench(self.url, order, self.results / f"{self.arm}-{start}-{concurrency}.json")
+        return read_load(result, self.arm, start, concurrency, taken_at_s, counted=_counts(self.url))
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +75,18 @@ class VllmHost:
         return VllmClient(url, model, arm, self.request, self.prompts, results)
 
 
-def read_load(result: Mapping[str, Any], arm: ServedArm, start: int, concurrency: int, taken_at_s: float) -> Load:
-    """A load from the JSON of `vllm bench serve`.
+def _counts(url: str) -> bool:
+    """Whether `vllm bench serve` can read what was drafted: a router in between may answer without metrics."""
+    try:
+        return Scrape.fetch(url).has("vllm:generation_tokens_total")
+    except EngineFailed:
+        return False
+
+
+def read_load(
+    result: Mapping[str, Any], arm: ServedArm, start: int, concurrency: int, taken_at_s: float, *, counted: bool
+) -> Load:
+    """A load from the JSON of `vllm bench serve`, which says nothing of drafts where there were none to count.
 
     Raises:
         EngineFailed: it has not what every such file has, or no request was answered.
@@ -97,6 +108,8 @@ def read_load(result: Mapping[str, Any], arm: ServedArm, start: int, concurrency
             tpot_p99_s=result["p99_tpot_ms"] / 1e3 if enough else None,
             ttft_p99_s=result["p99_ttft_ms"] / 1e3 if enough else None,
             acceptance_length=result.get("spec_decode_acceptance_length"),
+            draft_tokens=result.get("spec_decode_draft_tokens", 0 if counted else None),
+            accepted_tokens=result.get("spec_decode_accepted_tokens", 0 if counted else None),
         )
     except (KeyError, TypeError, ValueError) as error:
         what = f"The result of vllm bench serve for {arm} at concurrency {concurrency} says no TPOT: {error}."

@@ -72,6 +72,7 @@ class Load:
 
     `start` counts the starts of this arm. `tpot_s` and `ttft_s` are means over requests; the 99th percentiles are
     None where fewer requests than these need were made. `acceptance_length` is None where nothing was drafted.
+    `draft_tokens` and `accepted_tokens` are the server's own counts, None where it was not asked for them.
     """
 
     arm: ServedArm
@@ -87,6 +88,8 @@ class Load:
     tpot_p99_s: float | None
     ttft_p99_s: float | None
     acceptance_length: float | None
+    draft_tokens: int | None
+    accepted_tokens: int | None
 
     def __post_init__(self) -> None:
         if not all(math.isfinite(s) and s > 0 for s in (self.duration_s, self.tpot_s, self.ttft_s)):
@@ -98,6 +101,17 @@ class Load:
     def throughput(self) -> float:
         """Output tokens a second."""
         return self.output_tokens / self.duration_s
+
+    @property
+    def mean_k(self) -> float | None:
+        """Tokens drafted for a request in a step, steps without drafts included; None if the server did not tell.
+
+        A step yields a token besides those accepted, and the first token of a request comes from its prefill.
+        """
+        if self.draft_tokens is None or self.accepted_tokens is None:
+            return None
+        steps = self.output_tokens - (self.requests - self.failed) - self.accepted_tokens
+        return self.draft_tokens / steps if steps > 0 else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -120,6 +120,11 @@ def profile_7(body: Any) -> Any:  # noqa: ANN401 (JSON, checked when it is decod
     return body | {"validation": None} if isinstance(body, dict) else body
 
 
+def load_2(body: Any) -> Any:  # noqa: ANN401 (JSON, checked when it is decoded)
+    """From version 1: nobody had kept the server's counts."""
+    return body | {"draft_tokens": None, "accepted_tokens": None} if isinstance(body, dict) else body
+
+
 def _three(variance: dict[str, float]) -> dict[str, float]:
     """The first profiles did not tell the machine's drift from the scatter of blocks."""
     if "within_start" not in variance:
