@@ -187,8 +187,9 @@ def _on_acceptance(loads: Sequence[Load], expected: Mapping[tuple[ServedArm, int
         lengths = [x.acceptance_length for x in loads if (x.arm, x.concurrency) == (arm, c) and x.acceptance_length]
         if lengths and outcome is not None and outcome.acceptance_length is not None:
             ratios.append((fmean(lengths) / outcome.acceptance_length, fmean(lengths), arm, c))
-    ratio, length, arm, c = max(ratios, key=lambda one: abs(one[0] - 1), default=(1.0, 1.0, None, 0))
-    if arm is not None and abs(ratio - 1) > NEAR:
+    off = [one for one in ratios if abs(one[0] - 1) > NEAR]
+    if off:
+        ratio, length, arm, c = max(off, key=lambda one: abs(one[0] - 1))
         yield (
             f"a step with drafts yields {length:.2f} tokens on servers and {length / ratio:.2f} in the sweep "
             f"({arm.words}, {c} at a time): other texts or lengths, another drafter, or one whose weights were not "

@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 from rich.console import Console
@@ -33,7 +34,7 @@ def tried(
     port: int,
     running: tuple[str, ServedArm] | None = None,
 ) -> Validation:
-    """Take the loads that are missing, and put what they say into the profile at `path`.
+    """Take the loads that are missing, and put what they say into the profile at `path`, unless it is a self-check.
 
     `running` is a server that others started, with the arm that it is said to be: it gives one more start of that.
 
@@ -45,7 +46,8 @@ def tried(
     profile = formats.read(formats.PROFILE, path)
     if running is None:
         require_same_models(profile)
-    directory = ValidationDirectory.create(out or path.parent / "validation", request)
+    beside = path.parent / "validation"
+    directory = ValidationDirectory.create(out, request) if out else ValidationDirectory.beside(beside, request)
     expectations, console = Expectations(profile), Console(stderr=True)
     with directory.lock():
         host = VllmHost(request, _lay_prompts(texts, directory.path), port, directory.path)
@@ -59,7 +61,8 @@ def tried(
     expect = _expectation(expectations, request, prefill_s(loads))
     remarks = tuple(_on_texts(profile, texts))
     validation = conclude(request, loads, profile.decision.verdict, expect, time.time(), remarks)
-    formats.write(formats.PROFILE, path, replace(profile, validation=validation))
+    if validation.advised is not ServedArm.NO_SPEC_TWIN:
+        formats.write(formats.PROFILE, path, replace(profile, validation=validation))
     return validation
 
 
@@ -120,7 +123,13 @@ def _expectation(
     expectations: Expectations, request: ValidationRequest, prompt_s: float
 ) -> Callable[[ServedArm, int], Outcome | None]:
     count = dict(zip(request.concurrency, request.requests, strict=True))
-    return lambda arm, c: expectations.of(arm, ClosedLoop(c, count[c], request.output_tokens, prompt_s))
+
+    @cache
+    def expect(arm: ServedArm, concurrency: int) -> Outcome | None:
+        load = ClosedLoop(concurrency, count[concurrency], request.output_tokens, prompt_s)
+        return expectations.of(arm, load)
+
+    return expect
 
 
 def _lay_prompts(prompts: Sequence[Prompt], directory: Path) -> Path:

@@ -14,6 +14,8 @@ from dsd_tune.records.profile import Profile, Verdict
 from dsd_tune.records.prompt import Prompt
 from dsd_tune.records.validation import ArmCommand, ServedArm, ValidationRequest
 
+DEFAULT_LEVELS = (1, 4, 16)
+
 FEWEST_WAVES = 2
 """A load of one wave would be measured while it fills and drains."""
 
@@ -53,7 +55,7 @@ def stated_request(
     path: Path,
     prompts: Sequence[Prompt],
     *,
-    concurrency: str,
+    concurrency: str | None,
     starts: int,
     duration_s: float,
     output_tokens: int,
@@ -70,15 +72,15 @@ def stated_request(
 
     if profile.request is None:
         raise UsageError("an import names no model to serve.", "Validate the profile of a sweep.")
-    levels = _levels(concurrency, profile.decision.max_num_seqs)
+    at_a_time = levels(concurrency, profile.decision.max_num_seqs)
     expectations = Expectations(profile)
     arms = () if served_elsewhere else tuple(_twins(profile) if self_check else _arms(profile, path, policy))
     return ValidationRequest(
         commands=arms,
-        concurrency=levels,
+        concurrency=at_a_time,
         starts=starts,
         requests=tuple(
-            _requests(c, expectations.steady_tpot_s(ServedArm.NO_SPEC, c), duration_s, output_tokens) for c in levels
+            _requests(c, expectations.steady_tpot_s(ServedArm.NO_SPEC, c), duration_s, output_tokens) for c in at_a_time
         ),
         output_tokens=output_tokens,
         temperature=profile.request.temperatures[0],
@@ -109,16 +111,23 @@ def _arm(profile: Profile, arm: ServedArm, verdict: Verdict) -> ArmCommand:
     return ArmCommand(arm, tuple(arguments(replace(profile, decision=replace(profile.decision, verdict=verdict)))))
 
 
-def _levels(text: str, largest: int) -> tuple[int, ...]:
+def levels(text: str | None, largest: int) -> tuple[int, ...]:
+    """`--concurrency`, rising; by default 1, 4 and 16 as far as `largest` goes.
+
+    Raises:
+        UsageError: no list of whole numbers, or one is below 1 or above `largest`.
+    """
+    if text is None:
+        return tuple(level for level in DEFAULT_LEVELS if level <= largest)
     try:
-        levels = tuple(sorted({int(word) for word in text.split(",")}))
+        found = tuple(sorted({int(word) for word in text.split(",")}))
     except ValueError as error:
         raise UsageError(f"--concurrency {text} is no list of whole numbers.", "Write 1,4,16.") from error
-    if levels[0] < 1:
-        raise UsageError(f"a concurrency of {levels[0]} is impossible.", "Concurrencies are 1 or more.")
-    if levels[-1] > largest:
-        raise UsageError(f"concurrency {levels[-1]} is beyond the profile's {largest}.", "Nothing was measured there.")
-    return levels
+    if found[0] < 1:
+        raise UsageError(f"a concurrency of {found[0]} is impossible.", "Concurrencies are 1 or more.")
+    if found[-1] > largest:
+        raise UsageError(f"concurrency {found[-1]} is beyond the profile's {largest}.", "Nothing was measured there.")
+    return found
 
 
 def _requests(concurrency: int, tpot_s: float | None, duration_s: float, output_tokens: int) -> int:

@@ -7,21 +7,20 @@ from typing import Annotated
 
 import typer
 
+from dsd_tune.cli import flags
 from dsd_tune.records.validation import ServedArm
 
 
 def validate(
     profile: Annotated[Path, typer.Argument(help="A profile that `dsd-tune fit` made of a sweep.", metavar="PROFILE")],
-    concurrency: Annotated[
-        str, typer.Option(metavar="N,N,...", help="Requests at a time; up to the profile's largest batch size.")
-    ] = "1,4,16",
+    concurrency: flags.Concurrency = None,
     prompts: Annotated[
         Path | None, typer.Option(metavar="FILE", help="JSONL, one `prompt` a line: texts that the sweep did not see.")
     ] = None,
     testbed: Annotated[bool, typer.Option("--testbed", help="Use the testbed's prompts.")] = False,
     starts: Annotated[int, typer.Option(min=1, help="Server starts an arm.")] = 3,
-    duration: Annotated[float, typer.Option(min=1, help="Seconds a load should last.")] = 20.0,
-    output_len: Annotated[int, typer.Option(min=2, help="Output tokens a request.")] = 128,
+    duration: flags.Duration = 20.0,
+    output_len: flags.OutputLen = 128,
     policy: Annotated[
         str | None, typer.Option(metavar="NAME", help="Also the table's server with this policy of the runtime.")
     ] = None,
@@ -33,7 +32,7 @@ def validate(
         str | None, typer.Option(metavar="URL", help="Load a server that is running, as the arm named by --label.")
     ] = None,
     label: Annotated[ServedArm | None, typer.Option(help="What the server at --url runs.")] = None,
-    port: Annotated[int, typer.Option(min=1, max=65535, help="On the loopback, for the servers started here.")] = 8011,
+    port: flags.Port = 8011,
     out: Annotated[
         Path | None,
         typer.Option("-o", "--output-dir", metavar="DIR", help="Resumed if it exists. Default: beside the profile."),

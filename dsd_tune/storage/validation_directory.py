@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
+from itertools import count
 from pathlib import Path
 
 from dsd_tune.errors import DsdTuneError, UsageError
@@ -40,6 +41,16 @@ class ValidationDirectory:
             formats.write(formats.VALIDATION, head, request)
             formats.write_lines(formats.LOADS, path / "loads.jsonl", [])
         return cls(path, request)
+
+    @classmethod
+    def beside(cls, path: Path, request: ValidationRequest) -> ValidationDirectory:
+        """The validation in `path`, `path`-2, ... that asks the same, or a new one: others keep what they measured."""
+        for number in count(1):
+            there = path if number == 1 else path.with_name(f"{path.name}-{number}")
+            head = there / "validation.json"
+            if not head.exists() or formats.read(formats.VALIDATION, head) == request:
+                return cls.create(there, request)
+        raise AssertionError
 
     @contextmanager
     def lock(self) -> Iterator[None]:
