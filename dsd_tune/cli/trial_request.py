@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from dsd_tune.cli.adaptive import adaptive_arm
 from dsd_tune.emit.serve_line import arguments
 from dsd_tune.errors import UsageError
 from dsd_tune.model.closed_loop import Expectations
@@ -59,14 +60,16 @@ def stated_request(
     starts: int,
     duration_s: float,
     output_tokens: int,
-    policy: str | None,
-    self_check: bool,
-    served_elsewhere: bool,
+    policy: str | None = None,
+    adaptive_verification: bool = False,
+    self_check: bool = False,
+    served_elsewhere: bool = False,
 ) -> ValidationRequest:
     """Everything made explicit.
 
     Raises:
         UsageError: the profile is an import, a concurrency is beyond what it measured, or a value is impossible.
+        EnvironmentUnfit: vLLM cannot run adaptive verification here.
     """
     from dsd_tune.storage.fingerprint import prompts_digest
 
@@ -74,9 +77,13 @@ def stated_request(
         raise UsageError("an import names no model to serve.", "Validate the profile of a sweep.")
     at_a_time = levels(concurrency, profile.decision.max_num_seqs)
     expectations = Expectations(profile)
-    arms = () if served_elsewhere else tuple(_twins(profile) if self_check else _arms(profile, path, policy))
+    arms: list[ArmCommand] = []
+    if not served_elsewhere:
+        arms += _twins(profile) if self_check else _arms(profile, path, policy)
+    if adaptive_verification:
+        arms.append(adaptive_arm(profile))
     return ValidationRequest(
-        commands=arms,
+        commands=tuple(arms),
         concurrency=at_a_time,
         starts=starts,
         requests=tuple(

@@ -98,9 +98,6 @@ def tune(
         starts=starts,
         duration_s=duration,
         output_tokens=output_len,
-        policy=None,
-        self_check=False,
-        served_elsewhere=False,
     )
     validation = tried(path, trial, held, None, port)
     _print(formats.read(formats.PROFILE, path), validation, as_json=json_)

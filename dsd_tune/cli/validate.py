@@ -24,6 +24,9 @@ def validate(
     policy: Annotated[
         str | None, typer.Option(metavar="NAME", help="Also the table's server with this policy of the runtime.")
     ] = None,
+    adaptive_verification: Annotated[
+        bool, typer.Option("--adaptive-verification", help="Also a server where vLLM chooses what to verify (0.28 on).")
+    ] = False,
     self_check: Annotated[
         bool,
         typer.Option("--self-check", help="No speculation against itself: what a difference of nothing looks like."),
@@ -69,6 +72,7 @@ def validate(
         duration_s=duration,
         output_tokens=output_len,
         policy=policy,
+        adaptive_verification=adaptive_verification,
         self_check=self_check,
         served_elsewhere=running is not None,
     )
