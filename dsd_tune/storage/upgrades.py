@@ -121,8 +121,8 @@ def profile_7(body: Any) -> Any:  # noqa: ANN401 (JSON, checked when it is decod
 
 
 def load_2(body: Any) -> Any:  # noqa: ANN401 (JSON, checked when it is decoded)
-    """From version 1: nobody had kept the server's counts."""
-    return body | {"draft_tokens": None, "accepted_tokens": None} if isinstance(body, dict) else body
+    """From version 1: nobody had kept the server's counts. A line that was added since has them, and keeps them."""
+    return {"draft_tokens": None, "accepted_tokens": None} | body if isinstance(body, dict) else body
 
 
 def _three(variance: dict[str, float]) -> dict[str, float]:
