@@ -14,6 +14,7 @@ from dsd_tune.model.closed_loop import Expectations
 from dsd_tune.records.profile import Profile, Verdict
 from dsd_tune.records.prompt import Prompt
 from dsd_tune.records.validation import ArmCommand, ServedArm, ValidationRequest
+from dsd_tune.runtime.policies.choice import PolicyName
 
 DEFAULT_LEVELS = (1, 4, 16)
 
@@ -60,7 +61,7 @@ def stated_request(
     starts: int,
     duration_s: float,
     output_tokens: int,
-    policy: str | None = None,
+    policy: PolicyName | None = None,
     adaptive_verification: bool = False,
     self_check: bool = False,
     served_elsewhere: bool = False,
@@ -68,7 +69,7 @@ def stated_request(
     """Everything made explicit.
 
     Raises:
-        UsageError: the profile is an import, a concurrency is beyond what it measured, or a value is impossible.
+        UsageError: the profile is an import, a concurrency is beyond what it measured, or a policy has no table.
         EnvironmentUnfit: vLLM cannot run adaptive verification here.
     """
     from dsd_tune.storage.fingerprint import prompts_digest
@@ -95,17 +96,20 @@ def stated_request(
     )
 
 
-def _arms(profile: Profile, path: Path, policy: str | None) -> Iterator[ArmCommand]:
+def _arms(profile: Profile, path: Path, policy: PolicyName | None) -> Iterator[ArmCommand]:
     """No speculation, the best fixed K, and the table where there is one worth the name."""
     yield _arm(profile, ServedArm.NO_SPEC, Verdict.OFF)
     yield _arm(profile, ServedArm.FIXED, Verdict.FIXED)
     table = profile.decision.table
-    if table is None or table.is_constant:
+    if table is not None and not table.is_constant:
+        yield _arm(profile, ServedArm.TABLE, Verdict.TABLE)
+    if policy is None:
         return
-    yield _arm(profile, ServedArm.TABLE, Verdict.TABLE)
-    if policy:
-        settings = (("DSD_TUNE_PROFILE", str(path.resolve())), ("DSD_TUNE_POLICY", policy))
-        yield replace(_arm(profile, ServedArm.POLICY, Verdict.TABLE), environment=settings)
+    if profile.decision.verdict is not Verdict.TABLE:
+        raise UsageError("--policy needs a profile that advises a table.", "The runtime applies no other.")
+    # Strict: a server that runs as without the runtime would pass for one with it.
+    settings = (("DSD_TUNE_PROFILE", str(path.resolve())), ("DSD_TUNE_POLICY", policy), ("DSD_TUNE_STRICT", "1"))
+    yield replace(_arm(profile, ServedArm.POLICY, Verdict.TABLE), environment=settings)
 
 
 def _twins(profile: Profile) -> Iterator[ArmCommand]:

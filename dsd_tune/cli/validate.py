@@ -9,6 +9,7 @@ import typer
 
 from dsd_tune.cli import flags
 from dsd_tune.records.validation import ServedArm
+from dsd_tune.runtime.policies.choice import PolicyName
 
 
 def validate(
@@ -22,7 +23,7 @@ def validate(
     duration: flags.Duration = 20.0,
     output_len: flags.OutputLen = 128,
     policy: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Also the table's server with this policy of the runtime.")
+        PolicyName | None, typer.Option(help="Also the table's server with this policy of the runtime.")
     ] = None,
     adaptive_verification: Annotated[
         bool, typer.Option("--adaptive-verification", help="Also a server where vLLM chooses what to verify (0.28 on).")

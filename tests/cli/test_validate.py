@@ -140,12 +140,28 @@ def test_a_self_check_leaves_the_record_alone(validate: Validate, folder: Path, 
 
 
 def test_a_policy_is_one_more_server(validate: Validate, folder: Path, served: list[ArmCommand]) -> None:
-    """It serves the table's command with the plugin's variables."""
+    """It serves the table's command with the plugin's variables, and does not start where the plugin refuses."""
     assert validate("--policy", "goodput", "--starts", "1", "--concurrency", "4").code == 5
     table, policy = (next(c for c in served if c.arm is arm) for arm in (ServedArm.TABLE, ServedArm.POLICY))
     assert table.arguments == policy.arguments
     profile = str(folder / "profile.json")
-    assert dict(policy.environment) == {"DSD_TUNE_PROFILE": profile, "DSD_TUNE_POLICY": "goodput"}
+    variables = {"DSD_TUNE_PROFILE": profile, "DSD_TUNE_POLICY": "goodput", "DSD_TUNE_STRICT": "1"}
+    assert dict(policy.environment) == variables
+
+
+def test_a_policy_needs_a_table_that_is_advised(validate: Validate, folder: Path) -> None:
+    """The runtime would refuse the profile, and the arm would be another one twice."""
+    profile = _read(folder)
+    decision = replace(profile.decision, verdict=Verdict.FIXED)
+    formats.write(formats.PROFILE, folder / "profile.json", replace(profile, decision=decision))
+    assert "--policy needs a profile that advises a table" in validate("--policy", "hysteresis").refused(2)
+
+
+def test_an_unknown_policy_is_refused(validate: Validate) -> None:
+    """By the parser, which lists them."""
+    said = validate("--policy", "greedy")
+    assert said.code == 2
+    assert "hysteresis" in said.err
 
 
 def test_a_running_server_is_loaded_once_more_each_time(validate: Validate, folder: Path) -> None:
