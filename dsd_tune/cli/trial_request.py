@@ -78,11 +78,12 @@ def stated_request(
         raise UsageError("an import names no model to serve.", "Validate the profile of a sweep.")
     at_a_time = levels(concurrency, profile.decision.max_num_seqs)
     expectations = Expectations(profile)
-    arms: list[ArmCommand] = []
-    if not served_elsewhere:
-        arms += _twins(profile) if self_check else _arms(profile, path, policy)
-    if adaptive_verification:
-        arms.append(adaptive_arm(profile))
+    if served_elsewhere:
+        arms: Iterator[ArmCommand] = iter(())
+    elif self_check:
+        arms = _twins(profile)
+    else:
+        arms = _arms(profile, path, policy, adaptive_verification=adaptive_verification)
     return ValidationRequest(
         commands=tuple(arms),
         concurrency=at_a_time,
@@ -96,20 +97,27 @@ def stated_request(
     )
 
 
-def _arms(profile: Profile, path: Path, policy: PolicyName | None) -> Iterator[ArmCommand]:
-    """No speculation, the best fixed K, and the table where there is one worth the name."""
+def _arms(
+    profile: Profile, path: Path, policy: PolicyName | None, *, adaptive_verification: bool
+) -> Iterator[ArmCommand]:
+    """No speculation, the best fixed K, the table where there is one worth the name, and what else is asked for."""
     yield _arm(profile, ServedArm.NO_SPEC, Verdict.OFF)
     yield _arm(profile, ServedArm.FIXED, Verdict.FIXED)
     table = profile.decision.table
     if table is not None and not table.is_constant:
         yield _arm(profile, ServedArm.TABLE, Verdict.TABLE)
-    if policy is None:
-        return
+    if policy is not None:
+        yield _by_policy(profile, path, policy)
+    if adaptive_verification:
+        yield adaptive_arm(profile)
+
+
+def _by_policy(profile: Profile, path: Path, policy: PolicyName) -> ArmCommand:
     if profile.decision.verdict is not Verdict.TABLE:
         raise UsageError("--policy needs a profile that advises a table.", "The runtime applies no other.")
     # Strict: a server that runs as without the runtime would pass for one with it.
     settings = (("DSD_TUNE_PROFILE", str(path.resolve())), ("DSD_TUNE_POLICY", policy), ("DSD_TUNE_STRICT", "1"))
-    yield replace(_arm(profile, ServedArm.POLICY, Verdict.TABLE), environment=settings)
+    return replace(_arm(profile, ServedArm.POLICY, Verdict.TABLE), environment=settings)
 
 
 def _twins(profile: Profile) -> Iterator[ArmCommand]:

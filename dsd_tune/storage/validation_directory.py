@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
-from itertools import count
+from itertools import chain, count
 from pathlib import Path
 
 from dsd_tune.errors import DsdTuneError, UsageError
@@ -45,12 +45,8 @@ class ValidationDirectory:
     @classmethod
     def beside(cls, path: Path, request: ValidationRequest) -> ValidationDirectory:
         """The validation in `path`, `path`-2, ... that asks the same, or a new one: others keep what they measured."""
-        for number in count(1):
-            there = path if number == 1 else path.with_name(f"{path.name}-{number}")
-            head = there / "validation.json"
-            if not head.exists() or formats.read(formats.VALIDATION, head) == request:
-                return cls.create(there, request)
-        raise AssertionError
+        names = chain([path], (path.with_name(f"{path.name}-{number}") for number in count(2)))
+        return cls.create(next(there for there in names if _may_hold(there, request)), request)
 
     @contextmanager
     def lock(self) -> Iterator[None]:
@@ -69,6 +65,11 @@ class ValidationDirectory:
     def append(self, load: Load) -> None:
         """Add a load and wait until it is on the disk."""
         formats.append_line(self.path / "loads.jsonl", load)
+
+
+def _may_hold(path: Path, request: ValidationRequest) -> bool:
+    head = path / "validation.json"
+    return not head.exists() or formats.read(formats.VALIDATION, head) == request
 
 
 def _refuse_other(path: Path, there: ValidationRequest, asked: ValidationRequest) -> None:

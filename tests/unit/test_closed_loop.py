@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from builders import a_profile, fitted, swept
+from queueing_truth import step_by_step
 
 from dsd_tune.engines.cost_law import CostLaw
 from dsd_tune.engines.simulated import Noise, SimulatedEngine
@@ -12,6 +13,7 @@ from dsd_tune.model.closed_loop import ClosedLoop, Expectations, Outcome
 from dsd_tune.records.measurement import Arm, Cell
 from dsd_tune.records.profile import Profile
 from dsd_tune.records.table import Table
+from dsd_tune.records.trace import Request
 from dsd_tune.records.validation import ServedArm
 
 ENGINE = SimulatedEngine(
@@ -96,3 +98,17 @@ def test_uncertain_steps_make_an_uncertain_tpot(profile: Profile) -> None:
     )
     wide, narrow = (_of(p, ServedArm.NO_SPEC, 4).tpot_s for p in (fitted(swept(noisy, starts=3)), profile))
     assert np.log(wide.high / wide.low) > 2 * np.log(narrow.high / narrow.low)
+
+
+@pytest.mark.parametrize("concurrency", [4, 16])
+@pytest.mark.parametrize("arm", [ServedArm.FIXED, ServedArm.TABLE])
+def test_a_load_is_foretold_within_a_few_percent(profile: Profile, arm: ServedArm, concurrency: int) -> None:
+    """Against a simulation of every token, with prompts that cost a step and a half each, in two waves and in ten."""
+    ks = [2] * 16 if arm is ServedArm.FIXED else [2] * 4 + [1] * 12
+    for waves in (2, 10):
+        load = ClosedLoop(concurrency, waves * concurrency, 128, 0.03)
+        requests = [Request(0.0, 1, load.output_tokens)] * load.requests
+        seen = [step_by_step(ENGINE, requests, ks[:concurrency], Arm.DSD, load.prefill_s, seed) for seed in range(4)]
+        found = Expectations(profile).of(arm, load)
+        assert found is not None
+        assert found.tpot_s.value == pytest.approx(np.mean([s.tpot_s.mean() for s in seen]), rel=0.04)
