@@ -45,7 +45,7 @@ class SimulatedClient:
     def load(self, concurrency: int, start: int) -> Load:
         """What clients see where the batch is always full."""
         request, engine = self.host.request, self.host.engine
-        count = request.requests[request.concurrency.index(concurrency)]
+        count = request.requests_at(concurrency)
         k = self._k(concurrency)
         tokens = count * request.output_tokens
         length = engine.true_tokens_per_step(k)
@@ -87,7 +87,7 @@ def lay(
 ) -> None:
     """Put such servers in vLLM's place."""
 
-    def host(request: ValidationRequest, prompts: Path, port: int, directory: Path) -> SimulatedHost:
+    def host(request: ValidationRequest, texts: object, port: int, directory: Path) -> SimulatedHost:
         return SimulatedHost(engine, served, request, ignores_tables)
 
     monkeypatch.setattr("dsd_tune.cli.trial.VllmHost", host)  # type: ignore[attr-defined]

@@ -20,7 +20,7 @@ from dsd_tune.records.profile import Profile
 from dsd_tune.records.prompt import Prompt
 from dsd_tune.records.validation import Load, ServedArm, Validation, ValidationRequest
 from dsd_tune.report.validation import Progress
-from dsd_tune.storage import files, formats
+from dsd_tune.storage import formats
 from dsd_tune.storage.fingerprint import drafter_digest, model_digest, prompts_digest
 from dsd_tune.storage.validation_directory import ValidationDirectory
 from dsd_tune.validate import conclude, require_obedient, run
@@ -50,7 +50,7 @@ def tried(
     directory = ValidationDirectory.create(out, request) if out else ValidationDirectory.beside(beside, request)
     expectations, console = Expectations(profile), Console(stderr=True)
     with directory.lock():
-        host = VllmHost(request, _lay_prompts(texts, directory.path), port, directory.path)
+        host = VllmHost(request, texts, port, directory.path)
         try:
             _measure(directory, host, _judge(profile, request, expectations), Progress(console, request), running)
         except KeyboardInterrupt:
@@ -122,21 +122,12 @@ def _judge(profile: Profile, request: ValidationRequest, expectations: Expectati
 def _expectation(
     expectations: Expectations, request: ValidationRequest, prompt_s: float
 ) -> Callable[[ServedArm, int], Outcome | None]:
-    count = dict(zip(request.concurrency, request.requests, strict=True))
-
     @cache
     def expect(arm: ServedArm, concurrency: int) -> Outcome | None:
-        load = ClosedLoop(concurrency, count[concurrency], request.output_tokens, prompt_s)
+        load = ClosedLoop(concurrency, request.requests_at(concurrency), request.output_tokens, prompt_s)
         return expectations.of(arm, load)
 
     return expect
-
-
-def _lay_prompts(prompts: Sequence[Prompt], directory: Path) -> Path:
-    """The file that `vllm bench serve` reads, in the validation's directory."""
-    path = directory / "prompts.jsonl"
-    files.write_text(path, "".join(json.dumps({"prompt": prompt.text}) + "\n" for prompt in prompts))
-    return path
 
 
 def _on_texts(profile: Profile, texts: Sequence[Prompt]) -> Iterator[str]:

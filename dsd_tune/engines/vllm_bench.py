@@ -22,7 +22,7 @@ LIMIT_S = 3600.0
 class LoadOrder:
     """What to ask of a server: `requests` of `output_tokens` each, `concurrency` of them at a time.
 
-    `prompts` is a JSONL file with one `prompt` a line; every load begins with its first. Without
+    `prompts` is a JSONL file with one `prompt` a line; a load begins with its first. Without
     a model it is the first that the server names. `chat` puts the model's chat template around each prompt.
     """
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +14,9 @@ from dsd_tune.engines.scrape import Scrape
 from dsd_tune.engines.vllm_bench import LoadOrder, bench, has_chat_template
 from dsd_tune.engines.vllm_server import vllm_server
 from dsd_tune.errors import EngineFailed
+from dsd_tune.records.prompt import Prompt
 from dsd_tune.records.validation import ArmCommand, Load, ServedArm, ValidationRequest
+from dsd_tune.storage.files import write_text
 
 ENOUGH_FOR_P99 = 662
 """Requests from which a 99th percentile is known to within half a percent of its rank at 99 % (MLPerf Inference)."""
@@ -21,37 +24,51 @@ ENOUGH_FOR_P99 = 662
 
 @dataclass(frozen=True, slots=True)
 class VllmClient:
-    """Clients of the server at `url`, which serves `model` as `arm`; without a name, the first it serves."""
+    """Clients of the server at `url`, which serves `model` as `arm`; without a name, the first it serves.
+
+    Texts differ in what a drafter makes of them, on the testbed by 15 %. So each start sees others, and their luck is
+    in the interval that starts give; all arms see the same, and no server sees one twice if there are enough.
+    """
 
     url: str
     model: str | None
     arm: ServedArm
     request: ValidationRequest
-    prompts: Path
-    results: Path
+    texts: Sequence[Prompt]
+    directory: Path
 
     def load(self, concurrency: int, start: int) -> Load:
         """See `validate.Client`. vLLM's own JSON is kept."""
         order = LoadOrder(
             model=self.model,
-            prompts=self.prompts,
+            prompts=self._prompts(concurrency, start),
             concurrency=concurrency,
-            requests=self.request.requests[self.request.concurrency.index(concurrency)],
+            requests=self.request.requests_at(concurrency),
             output_tokens=self.request.output_tokens,
             temperature=self.request.temperature,
             chat=self.model is None or has_chat_template(self.model),
         )
         taken_at_s = time.time()
-        result = bench(self.url, order, self.results / f"{self.arm}-{start}-{concurrency}.json")
+        result = bench(self.url, order, self.directory / "loads" / f"{self.arm}-{start}-{concurrency}.json")
         return read_load(result, self.arm, start, concurrency, taken_at_s, counted=_counts(self.url))
+
+    def _prompts(self, concurrency: int, start: int) -> Path:
+        """The file of this load: the next texts after those of the loads before it, and from the first again."""
+        request = self.request
+        before = start * sum(request.requests) + sum(request.requests[: request.concurrency.index(concurrency)])
+        chosen = [self.texts[(before + n) % len(self.texts)] for n in range(request.requests_at(concurrency))]
+        path = self.directory / "prompts" / f"{start}-{concurrency}.jsonl"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_text(path, "".join(json.dumps({"prompt": prompt.text}) + "\n" for prompt in chosen))
+        return path
 
 
 @dataclass(frozen=True, slots=True)
 class VllmHost:
-    """Serves on the loopback at `port`, one server at a time; logs and results go to `directory`."""
+    """Serves on the loopback at `port`, one server at a time; logs, texts and results go to `directory`."""
 
     request: ValidationRequest
-    prompts: Path
+    texts: Sequence[Prompt]
     port: int
     directory: Path
 
@@ -70,9 +87,8 @@ class VllmHost:
 
     def client(self, url: str, model: str | None, arm: ServedArm) -> VllmClient:
         """Clients of a server that is running."""
-        results = self.directory / "loads"
-        results.mkdir(parents=True, exist_ok=True)
-        return VllmClient(url, model, arm, self.request, self.prompts, results)
+        (self.directory / "loads").mkdir(parents=True, exist_ok=True)
+        return VllmClient(url, model, arm, self.request, self.texts, self.directory)
 
 
 def _counts(url: str) -> bool:

@@ -65,6 +65,10 @@ class ValidationRequest:
         if len(self.requests) != len(self.concurrency) or min(*self.requests, self.starts, self.output_tokens - 1) < 1:
             raise ValueError("each concurrency needs a request, a validation a start, and a TPOT two tokens")
 
+    def requests_at(self, concurrency: int) -> int:
+        """Requests of a load at one of the concurrencies."""
+        return self.requests[self.concurrency.index(concurrency)]
+
 
 @dataclass(frozen=True, slots=True)
 class Load:
