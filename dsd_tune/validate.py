@@ -150,9 +150,14 @@ def conclude(
 
 
 def exit_code(validation: Validation) -> int:
-    """0 worth deploying, 4 not, 5 not known yet; of a self-check 1 if it sees a difference between equals."""
+    """0 worth deploying, 4 not, 5 not known yet; of a self-check 1 if it sees a difference between equals.
+
+    Where another arm beats no speculation though the sweep advised it, sweep and servers contradict each other: 5.
+    """
     if validation.advised is ServedArm.NO_SPEC_TWIN:
         return int(validation.said in (Said.BETTER, Said.WORSE))
+    if validation.advised is ServedArm.NO_SPEC:
+        return 4 if validation.said is Said.SAME else 5
     return {Said.BETTER: 0, Said.UNCLEAR: 5}.get(validation.said, 4)
 
 
@@ -160,7 +165,9 @@ def _said(advised: ServedArm, loads: Sequence[Load]) -> Said:
     """Of the advice over all concurrencies: against no speculation, and worse where a fixed K is better than it."""
     against = {c.arm: c.said for c in compare(loads, ServedArm.NO_SPEC) if c.overall}
     if advised is ServedArm.NO_SPEC:
-        return Said.WORSE if Said.BETTER in against.values() else Said.SAME
+        if Said.BETTER in against.values():
+            return Said.WORSE
+        return Said.UNCLEAR if Said.UNCLEAR in against.values() or not against else Said.SAME
     beaten = any(c.said is Said.WORSE for c in compare(loads, ServedArm.FIXED) if c.overall and c.arm is advised)
     return Said.WORSE if beaten else against.get(advised, Said.UNCLEAR)
 

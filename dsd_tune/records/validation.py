@@ -173,6 +173,7 @@ class Validation:
     def outcome(self) -> str:
         """What it comes to, in words."""
         if self.advised is ServedArm.NO_SPEC:
-            return f"no speculation is {'not beaten' if self.said is Said.SAME else 'beaten by another arm'}"
+            beaten = {Said.SAME: "not beaten", Said.UNCLEAR: "not known to be beaten"}
+            return f"no speculation is {beaten.get(self.said, 'beaten by another arm')}"
         what = {Said.SAME: "the same as", Said.UNCLEAR: "not told apart from"}.get(self.said, f"{self.said} than")
         return f"{self.advised.words} is {what} no speculation"

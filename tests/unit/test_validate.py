@@ -118,9 +118,21 @@ def test_a_table_is_called_good_only_if_nothing_simpler_beats_it(
 
 
 def test_speculation_advised_off_is_refuted_by_an_arm_that_wins() -> None:
-    """A server that is faster with a fixed K contradicts the advice."""
-    assert _validated({OFF: 0.04, FIXED: 0.03}, Verdict.OFF).said is Said.WORSE
-    assert _validated({OFF: 0.04, FIXED: 0.05}, Verdict.OFF).said is Said.SAME
+    """A server that is faster with a fixed K contradicts the advice; a slower one confirms that there is no gain."""
+    refuted, confirmed = (
+        _validated({OFF: 0.04, FIXED: 0.03}, Verdict.OFF),
+        _validated({OFF: 0.04, FIXED: 0.05}, Verdict.OFF),
+    )
+    assert (refuted.said, exit_code(refuted)) == (Said.WORSE, 5)
+    assert (confirmed.said, exit_code(confirmed)) == (Said.SAME, 4)
+
+
+def test_speculation_advised_off_is_not_confirmed_by_loads_that_cannot_tell() -> None:
+    """After a single start nothing is known, and nothing is claimed."""
+    loads = [a_load(arm=arm, tpot_s=tpot_s) for arm, tpot_s in ((OFF, 0.04), (FIXED, 0.05))]
+    found = conclude(a_validation_request(), loads, Verdict.OFF, lambda *_: None, 1.0)
+    assert (found.said, exit_code(found)) == (Said.UNCLEAR, 5)
+    assert found.outcome == "no speculation is not known to be beaten"
 
 
 def test_a_self_check_fails_where_equals_look_unlike() -> None:
