@@ -23,7 +23,7 @@ from dsd_tune.report.validation import Progress
 from dsd_tune.storage import formats
 from dsd_tune.storage.fingerprint import drafter_digest, model_digest, prompts_digest
 from dsd_tune.storage.validation_directory import ValidationDirectory
-from dsd_tune.validate import conclude, require_obedient, run
+from dsd_tune.validate import OTHER_K, Expect, conclude, require_obedient, run
 
 
 def tried(
@@ -59,7 +59,7 @@ def tried(
             raise
     loads = directory.loads()
     expect = _expectation(expectations, request, prefill_s(loads))
-    remarks = tuple(_on_texts(profile, texts))
+    remarks = (*_on_texts(profile, texts), *_on_reach(profile, loads, expect))
     validation = conclude(request, loads, profile.decision.verdict, expect, time.time(), remarks)
     if validation.advised is not ServedArm.NO_SPEC_TWIN:
         formats.write(formats.PROFILE, path, replace(profile, validation=validation))
@@ -91,14 +91,12 @@ def _measure(
     watcher: Progress,
     running: tuple[str, ServedArm] | None,
 ) -> None:
-    """The loads that are missing, each judged once it is on disk; so are those that are there."""
+    """The loads that are missing. One that is not of its arm is not kept: another is taken once that is mended."""
     loads = directory.loads()
-    for load in loads:
-        judge(load)
 
     def keep(load: Load) -> None:
-        directory.append(load)
         judge(load)
+        directory.append(load)
 
     if running is None:
         run(directory.request, loads, host, keep, watcher)
@@ -119,9 +117,7 @@ def _judge(profile: Profile, request: ValidationRequest, expectations: Expectati
     return lambda load: require_obedient(load, expect(load.arm, load.concurrency), may_draft_less=capped)
 
 
-def _expectation(
-    expectations: Expectations, request: ValidationRequest, prompt_s: float
-) -> Callable[[ServedArm, int], Outcome | None]:
+def _expectation(expectations: Expectations, request: ValidationRequest, prompt_s: float) -> Expect:
     @cache
     def expect(arm: ServedArm, concurrency: int) -> Outcome | None:
         load = ClosedLoop(concurrency, request.requests_at(concurrency), request.output_tokens, prompt_s)
@@ -133,3 +129,16 @@ def _expectation(
 def _on_texts(profile: Profile, texts: Sequence[Prompt]) -> Iterator[str]:
     if profile.environment is not None and profile.environment.prompts_digest == prompts_digest(tuple(texts)):
         yield "the texts are those of the sweep: the drafter has not been tried on others"
+
+
+def _on_reach(profile: Profile, loads: Sequence[Load], expect: Expect) -> Iterator[str]:
+    """Whether a server that ignores the table would have been seen: it drafts the largest K everywhere."""
+    table = profile.decision.table
+    outcomes = [expect(load.arm, load.concurrency) for load in loads if load.arm is ServedArm.TABLE]
+    ks = [outcome.mean_k for outcome in outcomes if outcome is not None]
+    if table and not table.is_constant and ks and min(ks) >= table.k_max - OTHER_K:
+        less = next(r.first for r in table.ranges if r.k < table.k_max)
+        yield (
+            f"the table drafts {table.k_max} in all these loads, as a server that ignores it would; load it with "
+            f"{less} or more at a time, too"
+        )

@@ -179,11 +179,19 @@ def test_a_running_server_is_loaded_once_more_each_time(validate: Validate, fold
         assert [load.start for load in loads] == list(range(start + 1))
 
 
-def test_a_running_server_under_a_wrong_label_is_refused(validate: Validate) -> None:
-    """It drafts two tokens and is said not to speculate."""
+def test_a_running_server_under_a_wrong_label_is_refused(validate: Validate, folder: Path) -> None:
+    """It drafts two tokens and is said not to speculate; the load is not kept, so the mistake can be mended."""
     said = validate("--url", "http://localhost:1", "--label", "no_spec", "--concurrency", "4")
     assert said.code == 6
     assert "it speculates" in said.err
+    assert formats.read_lines(formats.LOADS, folder / "validation" / "loads.jsonl") == []
+
+
+def test_loads_that_could_not_show_a_table_that_is_ignored_are_named(validate: Validate) -> None:
+    """At 1 at a time the table drafts its largest K, as a server without it would; at 4 it drafts less."""
+    words = "the table drafts 2 in all these loads, as a server that ignores it would; load it with 3 or more at a time"
+    assert words in " ".join(validate("--concurrency", "1").out.split())
+    assert "as a server that ignores it would" not in " ".join(validate("--concurrency", "1,4").out.split())
 
 
 @pytest.mark.parametrize("words", [("--url", "http://localhost:1"), ("--label", "table")])
