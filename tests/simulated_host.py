@@ -87,7 +87,7 @@ def lay(
 ) -> None:
     """Put such servers in vLLM's place."""
 
-    def host(request: ValidationRequest, texts: object, port: int, directory: Path) -> SimulatedHost:
+    def host(request: ValidationRequest, texts: object, tokenizer: str, port: int, directory: Path) -> SimulatedHost:
         return SimulatedHost(engine, served, request, ignores_tables)
 
     monkeypatch.setattr("dsd_tune.cli.trial.VllmHost", host)  # type: ignore[attr-defined]

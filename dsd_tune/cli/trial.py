@@ -44,13 +44,14 @@ def tried(
         EngineFailed: a server did not come up, or failed under load.
     """
     profile = formats.read(formats.PROFILE, path)
+    assert profile.request
     if running is None:
         require_same_models(profile)
     beside = path.parent / "validation"
     directory = ValidationDirectory.create(out, request) if out else ValidationDirectory.beside(beside, request)
     expectations, console = Expectations(profile), Console(stderr=True)
     with directory.lock():
-        host = VllmHost(request, texts, port, directory.path)
+        host = VllmHost(request, texts, profile.request.model, port, directory.path)
         try:
             _measure(directory, host, _judge(profile, request, expectations), Progress(console, request), running)
         except KeyboardInterrupt:

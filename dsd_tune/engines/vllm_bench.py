@@ -27,6 +27,7 @@ class LoadOrder:
     """
 
     model: str | None
+    tokenizer: str
     prompts: Path
     concurrency: int
     requests: int
@@ -68,6 +69,7 @@ def bench(url: str, order: LoadOrder, result: Path) -> Mapping[str, Any]:
 def _command(url: str, order: LoadOrder, result: Path) -> list[str]:
     flags = {
         "--base-url": url,
+        "--tokenizer": order.tokenizer,
         "--dataset-name": "custom",
         "--dataset-path": str(order.prompts),
         "--custom-output-len": str(order.output_tokens),

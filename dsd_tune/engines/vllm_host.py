@@ -24,7 +24,7 @@ ENOUGH_FOR_P99 = 662
 
 @dataclass(frozen=True, slots=True)
 class VllmClient:
-    """Clients of the server at `url`, which serves `model` as `arm`; without a name, the first it serves.
+    """Clients of the server at `url`, which serves `arm` under the name of `model`; without one, the first it serves.
 
     Texts differ in what a drafter makes of them, on the testbed by 15 %. So each start sees others, and their luck is
     in the interval that starts give; all arms see the same, and no server sees one twice if there are enough.
@@ -35,18 +35,20 @@ class VllmClient:
     arm: ServedArm
     request: ValidationRequest
     texts: Sequence[Prompt]
+    tokenizer: str
     directory: Path
 
     def load(self, concurrency: int, start: int) -> Load:
         """See `validate.Client`. vLLM's own JSON is kept."""
         order = LoadOrder(
             model=self.model,
+            tokenizer=self.tokenizer,
             prompts=self._prompts(concurrency, start),
             concurrency=concurrency,
             requests=self.request.requests_at(concurrency),
             output_tokens=self.request.output_tokens,
             temperature=self.request.temperature,
-            chat=self.model is None or has_chat_template(self.model),
+            chat=has_chat_template(self.tokenizer),
         )
         taken_at_s = time.time()
         result = bench(self.url, order, self.directory / "loads" / f"{self.arm}-{start}-{concurrency}.json")
@@ -65,10 +67,14 @@ class VllmClient:
 
 @dataclass(frozen=True, slots=True)
 class VllmHost:
-    """Serves on the loopback at `port`, one server at a time; logs, texts and results go to `directory`."""
+    """Serves on the loopback at `port`, one server at a time; logs, texts and results go to `directory`.
+
+    Clients count with the tokenizer of the model `tokenizer`, whatever a server calls what it serves.
+    """
 
     request: ValidationRequest
     texts: Sequence[Prompt]
+    tokenizer: str
     port: int
     directory: Path
 
@@ -88,7 +94,7 @@ class VllmHost:
     def client(self, url: str, model: str | None, arm: ServedArm) -> VllmClient:
         """Clients of a server that is running."""
         (self.directory / "loads").mkdir(parents=True, exist_ok=True)
-        return VllmClient(url, model, arm, self.request, self.texts, self.directory)
+        return VllmClient(url, model, arm, self.request, self.texts, self.tokenizer, self.directory)
 
 
 def _counts(url: str) -> bool:
