@@ -185,6 +185,19 @@ def _remarks(loads: Sequence[Load], predictions: Sequence[Prediction]) -> Iterab
             f"{len(off)} of {len(errors)} predictions are more than {NEAR:.0%} off (from {min(off):+.0%} to "
             f"{max(off):+.0%}): another machine, load beside it, traffic or drafter than the sweep's"
         )
+        yield from _without_the_machine(predictions)
+
+
+def _without_the_machine(predictions: Sequence[Prediction]) -> Iterable[str]:
+    """How far off the arms are against no speculation: a machine that is slower for all alike is not in it."""
+    errors = {(p.arm, p.concurrency): p.error for p in predictions if p.error is not None}
+    left = [
+        (1 + error) / (1 + errors[ServedArm.NO_SPEC, c]) - 1
+        for (arm, c), error in errors.items()
+        if arm is not ServedArm.NO_SPEC and (ServedArm.NO_SPEC, c) in errors
+    ]
+    if left:
+        yield f"against no speculation they are off by {min(left):+.0%} to {max(left):+.0%}, the machine left aside"
 
 
 def _on_acceptance(loads: Sequence[Load], expected: Mapping[tuple[ServedArm, int], Outcome | None]) -> Iterable[str]:

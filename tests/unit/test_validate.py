@@ -151,6 +151,14 @@ def test_a_prediction_that_is_off_is_said() -> None:
     assert not any("predictions" in remark for remark in near.remarks)
 
 
+def test_what_a_slower_machine_leaves_of_an_error_is_said() -> None:
+    """All arms half as fast as foretold, and one a further 5 %: that is what the advice has to answer for."""
+    loads = [a_load(arm=arm, start=s, tpot_s=t) for s in range(3) for arm, t in ((OFF, 0.08), (TABLE, 0.063))]
+    expected = {OFF: _outcome(0.04), TABLE: _outcome(0.03)}
+    found = conclude(a_validation_request(), loads, Verdict.TABLE, lambda arm, _: expected[arm], 1.0)
+    assert any("against no speculation they are off by -5% to -5%" in remark for remark in found.remarks)
+
+
 def test_failed_requests_and_few_starts_are_said() -> None:
     """What makes a comparison weak stands beside it."""
     request = a_validation_request()
