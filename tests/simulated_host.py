@@ -60,7 +60,7 @@ class SimulatedClient:
             requests=count,
             failed=0,
             duration_s=tpot_s * tokens / concurrency,
-            output_tokens=tokens,
+            output_lens=(request.output_tokens,) * count,
             tpot_s=tpot_s,
             ttft_s=tpot_s * 2,
             tpot_p99_s=None,

@@ -53,13 +53,13 @@ def tried(
     with directory.lock():
         host = VllmHost(request, texts, profile.request.model, port, directory.path)
         try:
-            _measure(directory, host, _judge(profile, request, expectations), Progress(console, request), running)
+            _measure(directory, host, _judge(profile, expectations), Progress(console, request), running)
         except KeyboardInterrupt:
             said = f"Interrupted. The loads so far are kept in {directory.path}; the same command goes on from there."
             console.print(said, markup=False)
             raise
     loads = directory.loads()
-    expect = _expectation(expectations, request, prefill_s(loads))
+    expect = _expectation(expectations, loads, prefill_s(loads))
     remarks = (*_on_texts(profile, texts), *_on_reach(profile, loads, expect))
     validation = conclude(request, loads, profile.decision.verdict, expect, time.time(), remarks)
     if validation.advised is not ServedArm.NO_SPEC_TWIN:
@@ -112,17 +112,23 @@ def _measure(
         watcher.loaded(load)
 
 
-def _judge(profile: Profile, request: ValidationRequest, expectations: Expectations) -> Callable[[Load], None]:
-    expect = _expectation(expectations, request, 0.0)
+def _judge(profile: Profile, expectations: Expectations) -> Callable[[Load], None]:
     capped = profile.environment is not None and profile.environment.method in DRAFTER_FREE_METHODS
-    return lambda load: require_obedient(load, expect(load.arm, load.concurrency), may_draft_less=capped)
+
+    def judge(load: Load) -> None:
+        alone = _expectation(expectations, [load], 0.0)
+        require_obedient(load, alone(load.arm, load.concurrency), may_draft_less=capped)
+
+    return judge
 
 
-def _expectation(expectations: Expectations, request: ValidationRequest, prompt_s: float) -> Expect:
+def _expectation(expectations: Expectations, loads: Sequence[Load], prompt_s: float) -> Expect:
+    """What the profile says of texts as long as those that came out."""
+
     @cache
     def expect(arm: ServedArm, concurrency: int) -> Outcome | None:
-        load = ClosedLoop(concurrency, request.requests_at(concurrency), request.output_tokens, prompt_s)
-        return expectations.of(arm, load)
+        lengths = tuple(load.output_lens for load in loads if (load.arm, load.concurrency) == (arm, concurrency))
+        return expectations.of(arm, ClosedLoop(concurrency, lengths, prompt_s))
 
     return expect
 

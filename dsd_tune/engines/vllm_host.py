@@ -124,7 +124,7 @@ def read_load(
             requests=requests,
             failed=result["failed"],
             duration_s=float(result["duration"]),
-            output_tokens=result["total_output_tokens"],
+            output_lens=tuple(length for length in result["output_lens"] if length),
             tpot_s=result["mean_tpot_ms"] / 1e3,
             ttft_s=result["mean_ttft_ms"] / 1e3,
             tpot_p99_s=result["p99_tpot_ms"] / 1e3 if enough else None,

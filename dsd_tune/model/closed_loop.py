@@ -27,11 +27,13 @@ _DRAWN = 16
 
 @dataclass(frozen=True, slots=True)
 class ClosedLoop:
-    """`requests` of `output_tokens`, `concurrency` of them at any time; a prompt lengthens a step by `prefill_s`."""
+    """Loads of `concurrency` requests at any time; a prompt lengthens a step by `prefill_s` seconds.
+
+    `lengths` holds the output tokens of each request of each load.
+    """
 
     concurrency: int
-    requests: int
-    output_tokens: int
+    lengths: tuple[tuple[int, ...], ...]
     prefill_s: float
 
 
@@ -81,13 +83,12 @@ class Expectations:
 
 def _outcome(choice: Choice, load: ClosedLoop) -> Outcome:
     """The value from the estimates, under some luck of the text; the interval from draws of both."""
-    lucks = np.random.default_rng(0).standard_normal((_DRAWN, load.requests)).tolist()
     pace = choice.pace(load.prefill_s)
-    served = [_serve(pace, load, luck) for luck in lucks]
-    drawn = [_serve(choice.pace(load.prefill_s, draw), load, luck) for draw, luck in enumerate(lucks)]
-    value = float(np.mean([_mean_tpot_s(queue) for queue in served]))
-    tpot = Redrawn(value, np.array([_mean_tpot_s(queue) for queue in drawn])).interval()
-    steps = np.mean([queue.seconds_at for queue in served], axis=0) / np.array(pace.step_s)
+    served = [_serve(pace, load, draw) for draw in range(_DRAWN)]
+    drawn = [_serve(choice.pace(load.prefill_s, draw), load, draw) for draw in range(_DRAWN)]
+    value = float(np.mean([_mean_tpot_s(queues) for queues in served]))
+    tpot = Redrawn(value, np.array([_mean_tpot_s(queues) for queues in drawn])).interval()
+    steps = np.mean([queue.seconds_at for queues in served for queue in queues], axis=0) / np.array(pace.step_s)
     by_request = steps * np.arange(1, load.concurrency + 1)
     ks = np.array(pace.ks)
     drafting = np.where(ks > 0, by_request, 0.0)
@@ -95,13 +96,17 @@ def _outcome(choice: Choice, load: ClosedLoop) -> Outcome:
     return Outcome(tpot, float(by_request @ ks / by_request.sum()), length)
 
 
-def _serve(pace: Pace, load: ClosedLoop, lucks: list[float]) -> Queue:
-    # One token stands for a prompt, so that the pace's time for a token is that of a prompt.
-    queue = Queue(pace)
-    queue.feed([Request(0.0, 1, load.output_tokens)] * load.requests, lucks)
-    queue.drain()
-    return queue
+def _serve(pace: Pace, load: ClosedLoop, draw: int) -> list[Queue]:
+    rng = np.random.default_rng(draw)
+    queues = []
+    for lengths in load.lengths:
+        queue = Queue(pace)
+        # One token stands for a prompt, so that the pace's time for a token is that of a prompt.
+        queue.feed([Request(0.0, 1, length) for length in lengths], rng.standard_normal(len(lengths)).tolist())
+        queue.drain()
+        queues.append(queue)
+    return queues
 
 
-def _mean_tpot_s(queue: Queue) -> float:
-    return float(queue.tpot_s.summary(())[0])
+def _mean_tpot_s(queues: list[Queue]) -> float:
+    return float(np.mean([queue.tpot_s.summary(())[0] for queue in queues]))

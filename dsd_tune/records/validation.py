@@ -47,8 +47,8 @@ class ArmCommand:
 class ValidationRequest:
     """One validation as asked for: every arm is started `starts` times and loaded at each concurrency.
 
-    At `concurrency[i]` a load is `requests[i]` requests, the same for every arm, each of `output_tokens`, which servers
-    must not cut short. No `commands` means servers that others started.
+    At `concurrency[i]` a load is `requests[i]` requests, the same for every arm, each of `output_tokens` at most: the
+    model ends a text. No `commands` means servers that others started.
     """
 
     commands: tuple[ArmCommand, ...]
@@ -75,7 +75,8 @@ class Load:
     """What clients of one server start saw at one concurrency.
 
     `start` counts the starts of this arm. `tpot_s` and `ttft_s` are means over requests; the 99th percentiles are
-    None where fewer requests than these need were made. `acceptance_length` is None where nothing was drafted.
+    None where fewer requests than these need were made. `output_lens` holds the tokens of each request that was
+    answered. `acceptance_length` is None where nothing was drafted.
     `draft_tokens` and `accepted_tokens` are the server's own counts, None where it was not asked for them.
     """
 
@@ -86,7 +87,7 @@ class Load:
     requests: int
     failed: int
     duration_s: float
-    output_tokens: int
+    output_lens: tuple[int, ...]
     tpot_s: float
     ttft_s: float
     tpot_p99_s: float | None
@@ -98,8 +99,13 @@ class Load:
     def __post_init__(self) -> None:
         if not all(math.isfinite(s) and s > 0 for s in (self.duration_s, self.tpot_s, self.ttft_s)):
             raise ValueError(f"times must be positive and finite, got {self}")
-        if not 0 <= self.failed <= self.requests or self.output_tokens < 1:
+        if not 0 <= self.failed <= self.requests - len(self.output_lens) or self.output_tokens < 1:
             raise ValueError(f"a load needs requests that were answered, got {self}")
+
+    @property
+    def output_tokens(self) -> int:
+        """All of them."""
+        return sum(self.output_lens)
 
     @property
     def throughput(self) -> float:
@@ -114,7 +120,7 @@ class Load:
         """
         if self.draft_tokens is None or self.accepted_tokens is None:
             return None
-        steps = self.output_tokens - (self.requests - self.failed) - self.accepted_tokens
+        steps = self.output_tokens - len(self.output_lens) - self.accepted_tokens
         return self.draft_tokens / steps if steps > 0 else None
 
 

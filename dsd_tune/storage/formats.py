@@ -68,7 +68,7 @@ VALIDATION_VERSION = 1
 
 # loads.jsonl
 # 1 (0.1.0): first.
-# 2 (0.1.0): what the server drafted and accepted.
+# 2 (0.1.0): what the server drafted and accepted, and the length of each text.
 LOADS_VERSION = 2
 
 Upgrade = Callable[[object], object]

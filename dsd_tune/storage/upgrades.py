@@ -121,8 +121,17 @@ def profile_7(body: Any) -> Any:  # noqa: ANN401 (JSON, checked when it is decod
 
 
 def load_2(body: Any) -> Any:  # noqa: ANN401 (JSON, checked when it is decoded)
-    """From version 1: nobody had kept the server's counts. A line that was added since has them, and keeps them."""
-    return {"draft_tokens": None, "accepted_tokens": None} | body if isinstance(body, dict) else body
+    """From version 1: nobody had kept the server's counts, and texts were all of one length.
+
+    A line that was added since says more, and is left alone.
+    """
+    keys = ("output_tokens", "requests", "failed")
+    if not isinstance(body, dict) or [type(body.get(key)) for key in keys] != [int, int, int]:
+        return body
+    tokens, answered = body["output_tokens"], body["requests"] - body["failed"]
+    old = {key: value for key, value in body.items() if key != "output_tokens"}
+    lengths = [tokens // answered] * answered if answered > 0 else []
+    return old | {"output_lens": lengths, "draft_tokens": None, "accepted_tokens": None}
 
 
 def _three(variance: dict[str, float]) -> dict[str, float]:

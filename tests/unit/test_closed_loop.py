@@ -34,7 +34,7 @@ def profile() -> Profile:
 
 
 def _of(profile: Profile, arm: ServedArm, concurrency: int, prefill_s: float = 0.0, waves: int = 8) -> Outcome:
-    found = Expectations(profile).of(arm, ClosedLoop(concurrency, waves * concurrency, 128, prefill_s))
+    found = Expectations(profile).of(arm, ClosedLoop(concurrency, ((128,) * waves * concurrency,), prefill_s))
     assert found is not None
     return found
 
@@ -81,7 +81,7 @@ def test_the_acceptance_length_is_of_steps_with_drafts(profile: Profile) -> None
 
 def test_nothing_is_expected_where_nothing_is_known(profile: Profile) -> None:
     """A policy may look at anything, and a profile with one cell knows no batch size from 1 on."""
-    load = ClosedLoop(4, 8, 128, 0.0)
+    load = ClosedLoop(4, ((128,) * 8,), 0.0)
     assert Expectations(profile).of(ServedArm.POLICY, load) is None
     assert Expectations(a_profile()).of(ServedArm.NO_SPEC, load) is None
     assert Expectations(a_profile()).steady_tpot_s(ServedArm.NO_SPEC, 4) is None
@@ -103,11 +103,12 @@ def test_uncertain_steps_make_an_uncertain_tpot(profile: Profile) -> None:
 @pytest.mark.parametrize("concurrency", [4, 16])
 @pytest.mark.parametrize("arm", [ServedArm.FIXED, ServedArm.TABLE])
 def test_a_load_is_foretold_within_a_few_percent(profile: Profile, arm: ServedArm, concurrency: int) -> None:
-    """Against a simulation of every token, with prompts that cost a step and a half each, in two waves and in ten."""
+    """Against a simulation of every token: unlike lengths, prompts of a step and a half, two waves and ten."""
     ks = [2] * 16 if arm is ServedArm.FIXED else [2] * 4 + [1] * 12
     for waves in (2, 10):
-        load = ClosedLoop(concurrency, waves * concurrency, 128, 0.03)
-        requests = [Request(0.0, 1, load.output_tokens)] * load.requests
+        lengths = tuple([128, 32, 96, 64][n % 4] for n in range(waves * concurrency))
+        load = ClosedLoop(concurrency, (lengths,), 0.03)
+        requests = [Request(0.0, 1, length) for length in lengths]
         seen = [step_by_step(ENGINE, requests, ks[:concurrency], Arm.DSD, load.prefill_s, seed) for seed in range(4)]
         found = Expectations(profile).of(arm, load)
         assert found is not None

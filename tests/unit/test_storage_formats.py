@@ -110,15 +110,16 @@ def _of_version_4(profile: Profile) -> Profile:
 
 
 def test_loads_without_counts_still_load(tmp_path: Path) -> None:
-    """A file of version 1 has no counts, and what is appended to it today keeps its own."""
+    """A file of version 1 has no counts and texts of one length; what is appended to it today keeps its own."""
     path, load = tmp_path / "loads.jsonl", a_load(draft_tokens=7, accepted_tokens=3)
     formats.write_lines(formats.LOADS, path, [load])
     header, line = map(json.loads, path.read_text().splitlines())
-    old = {key: value for key, value in line.items() if key not in ("draft_tokens", "accepted_tokens")}
+    new = ("draft_tokens", "accepted_tokens", "output_lens")
+    old = {key: value for key, value in line.items() if key not in new} | {"output_tokens": load.output_tokens}
     path.write_text(f"{json.dumps(header | {'version': 1})}\n{json.dumps(old)}\n")
     formats.append_line(path, load)
     first, second = formats.read_lines(formats.LOADS, path)
-    assert (first.draft_tokens, first.mean_k) == (None, None)
+    assert (first.draft_tokens, first.mean_k, first.output_lens) == (None, None, load.output_lens)
     assert second == load
 
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 
 import pytest
 from builders import a_load, a_validation_request
@@ -162,7 +161,7 @@ def test_what_a_slower_machine_leaves_of_an_error_is_said() -> None:
 def test_failed_requests_and_few_starts_are_said() -> None:
     """What makes a comparison weak stands beside it."""
     request = a_validation_request()
-    loads = [replace(a_load(arm=OFF, start=0, concurrency=c), failed=1) for c in request.concurrency]
+    loads = [a_load(arm=OFF, start=0, concurrency=c, failed=1, output_lens=(128,) * 7) for c in request.concurrency]
     remarks = conclude(request, loads, Verdict.OFF, lambda *_: None, 1.0).remarks
     assert any("failed" in r for r in remarks)
     assert any("fewer than 3" in r for r in remarks)
@@ -172,7 +171,7 @@ def _drafting(arm: ServedArm, k: float, *, accepted: int = 0) -> Load:
     """Eight requests of 129 tokens, the first of each from its prefill, with K drafts in each step that is left."""
     steps = 8 * 128 - accepted
     return a_load(
-        arm=arm, concurrency=4, output_tokens=8 * 129, draft_tokens=round(k * steps), accepted_tokens=accepted
+        arm=arm, concurrency=4, output_lens=(129,) * 8, draft_tokens=round(k * steps), accepted_tokens=accepted
     )
 
 

@@ -21,7 +21,7 @@ RESULT = {
     "completed": 8,
     "failed": 0,
     "duration": 4.0,
-    "total_output_tokens": 1032,
+    "output_lens": [129] * 8,
     "mean_tpot_ms": 20.0,
     "mean_ttft_ms": 60.0,
     "p99_tpot_ms": 25.0,
@@ -50,11 +50,17 @@ def test_no_drafts_are_not_the_same_as_nobody_counting() -> None:
     assert _read({**RESULT, **DRAFTED}, counted=False).mean_k == pytest.approx(2.0)
 
 
-@pytest.mark.parametrize("lacking", ["completed", "duration", "mean_tpot_ms"])
+@pytest.mark.parametrize("lacking", ["completed", "duration", "mean_tpot_ms", "output_lens"])
 def test_a_result_that_says_too_little_is_refused(lacking: str) -> None:
     """What every such file has is missing: the arm and the concurrency are named."""
     with pytest.raises(EngineFailed, match="table at concurrency 4"):
         _read({key: value for key, value in RESULT.items() if key != lacking})
+
+
+def test_texts_that_failed_have_no_length() -> None:
+    """vLLM lists a request that failed with no tokens; only those answered count."""
+    load = _read({**RESULT, "completed": 6, "failed": 2, "output_lens": [40, 0, 90, 128, 128, 7, 0, 128]})
+    assert (load.output_lens, load.output_tokens) == ((40, 90, 128, 128, 7, 128), 521)
 
 
 @pytest.fixture
