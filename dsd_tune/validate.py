@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from statistics import fmean
 from typing import Protocol
 
+from dsd_tune.errors import ProfileMismatch
+from dsd_tune.model.closed_loop import Outcome
 from dsd_tune.model.served import compare, measured
 from dsd_tune.records.comparison import Said
-from dsd_tune.records.interval import Interval
 from dsd_tune.records.profile import Verdict
 from dsd_tune.records.validation import (
     ArmCommand,
@@ -24,6 +26,12 @@ ADVISED = {Verdict.TABLE: ServedArm.TABLE, Verdict.FIXED: ServedArm.FIXED, Verdi
 
 NEAR = 0.1
 """A forecast that is 10 % off is no longer the same machine, traffic or drafter."""
+
+OTHER_K = 0.5
+"""Tokens by which a server's mean K may be off: batches fill, drain and prefill in other moments than foretold."""
+
+Expect = Callable[[ServedArm, int], Outcome | None]
+"""What the profile says of an arm at a concurrency; None where it says nothing."""
 
 
 class Client(Protocol):
@@ -85,21 +93,49 @@ def run(
                 watcher.loaded(load)
 
 
+def require_obedient(load: Load, expected: Outcome | None, *, may_draft_less: bool = False) -> None:
+    """Make sure that a server drafts as its arm says, for otherwise its times are those of something else.
+
+    `may_draft_less`: the method takes K for a cap, as n-gram matching does.
+
+    Raises:
+        ProfileMismatch: it drafts otherwise; says how.
+    """
+    if expected is None or load.mean_k is None:
+        return
+    off = load.mean_k - expected.mean_k
+    if off > OTHER_K or (off < -OTHER_K and not may_draft_less):
+        raise ProfileMismatch(
+            f"With {load.concurrency} at a time the server of {load.arm.words!r} drafted {load.mean_k:.1f} tokens for "
+            f"a request in a step, and the profile says {expected.mean_k:.1f}: {_mistaken(load.arm)}.",
+            "Ask `dsd-tune doctor` what this vLLM does with the flags, and look into the server's log.",
+        )
+
+
+def _mistaken(arm: ServedArm) -> str:
+    if arm is ServedArm.TABLE:
+        return "it ignores the table, or runs another"
+    return "it speculates" if arm in (ServedArm.NO_SPEC, ServedArm.NO_SPEC_TWIN) else "it runs something else"
+
+
 def conclude(
     request: ValidationRequest,
     loads: Sequence[Load],
     verdict: Verdict,
-    predict: Callable[[ServedArm, int], Interval | None],
+    expect: Expect,
     created_at_s: float,
+    remarks: Sequence[str] = (),
 ) -> Validation:
-    """What the loads say about the advice. `predict` gives the profile's TPOT of an arm at a concurrency."""
+    """What the loads say about the advice; `remarks` is what else there is to say of them."""
     arms = list(dict.fromkeys(load.arm for load in loads))
     twin = ServedArm.NO_SPEC_TWIN
     advised = twin if twin in arms else ADVISED.get(verdict, ServedArm.TABLE)
+    expected = {
+        (arm, c): expect(arm, c) for arm in arms for c in sorted({x.concurrency for x in loads if x.arm is arm})
+    }
     predictions = tuple(
-        Prediction(arm, c, predict(arm, c), measured(loads, arm, c))
-        for arm in arms
-        for c in sorted({load.concurrency for load in loads if load.arm is arm})
+        Prediction(arm, c, outcome.tpot_s if outcome else None, measured(loads, arm, c))
+        for (arm, c), outcome in expected.items()
     )
     return Validation(
         request=request,
@@ -107,16 +143,21 @@ def conclude(
         comparisons=tuple(compare(loads, ServedArm.NO_SPEC)),
         predictions=predictions,
         said=_said(advised, loads),
-        remarks=tuple(_remarks(loads, predictions)),
+        remarks=(*remarks, *_remarks(loads, predictions), *_on_acceptance(loads, expected)),
         loads=len(loads),
         created_at_s=created_at_s,
     )
 
 
 def exit_code(validation: Validation) -> int:
-    """0 worth deploying, 4 not, 5 not known yet; of a self-check 1 if it sees a difference between equals."""
+    """0 worth deploying, 4 not, 5 not known yet; of a self-check 1 if it sees a difference between equals.
+
+    Where another arm beats no speculation though the sweep advised it, sweep and servers contradict each other: 5.
+    """
     if validation.advised is ServedArm.NO_SPEC_TWIN:
         return int(validation.said in (Said.BETTER, Said.WORSE))
+    if validation.advised is ServedArm.NO_SPEC:
+        return 4 if validation.said is Said.SAME else 5
     return {Said.BETTER: 0, Said.UNCLEAR: 5}.get(validation.said, 4)
 
 
@@ -124,7 +165,9 @@ def _said(advised: ServedArm, loads: Sequence[Load]) -> Said:
     """Of the advice over all concurrencies: against no speculation, and worse where a fixed K is better than it."""
     against = {c.arm: c.said for c in compare(loads, ServedArm.NO_SPEC) if c.overall}
     if advised is ServedArm.NO_SPEC:
-        return Said.WORSE if Said.BETTER in against.values() else Said.SAME
+        if Said.BETTER in against.values():
+            return Said.WORSE
+        return Said.UNCLEAR if Said.UNCLEAR in against.values() or not against else Said.SAME
     beaten = any(c.said is Said.WORSE for c in compare(loads, ServedArm.FIXED) if c.overall and c.arm is advised)
     return Said.WORSE if beaten else against.get(advised, Said.UNCLEAR)
 
@@ -141,4 +184,34 @@ def _remarks(loads: Sequence[Load], predictions: Sequence[Prediction]) -> Iterab
         yield (
             f"{len(off)} of {len(errors)} predictions are more than {NEAR:.0%} off (from {min(off):+.0%} to "
             f"{max(off):+.0%}): another machine, load beside it, traffic or drafter than the sweep's"
+        )
+        yield from _without_the_machine(predictions)
+
+
+def _without_the_machine(predictions: Sequence[Prediction]) -> Iterable[str]:
+    """How far off the arms are against no speculation: a machine that is slower for all alike is not in it."""
+    errors = {(p.arm, p.concurrency): p.error for p in predictions if p.error is not None}
+    left = [
+        (1 + error) / (1 + errors[ServedArm.NO_SPEC, c]) - 1
+        for (arm, c), error in errors.items()
+        if arm is not ServedArm.NO_SPEC and (ServedArm.NO_SPEC, c) in errors
+    ]
+    if left:
+        yield f"against no speculation they are off by {min(left):+.0%} to {max(left):+.0%}, the machine left aside"
+
+
+def _on_acceptance(loads: Sequence[Load], expected: Mapping[tuple[ServedArm, int], Outcome | None]) -> Iterable[str]:
+    """Where drafts yielded most unlike the sweep: that is no matter of the machine."""
+    ratios = []
+    for (arm, c), outcome in expected.items():
+        lengths = [x.acceptance_length for x in loads if (x.arm, x.concurrency) == (arm, c) and x.acceptance_length]
+        if lengths and outcome is not None and outcome.acceptance_length is not None:
+            ratios.append((fmean(lengths) / outcome.acceptance_length, fmean(lengths), arm, c))
+    off = [one for one in ratios if abs(one[0] - 1) > NEAR]
+    if off:
+        ratio, length, arm, c = max(off, key=lambda one: abs(one[0] - 1))
+        yield (
+            f"a step with drafts yields {length:.2f} tokens on servers and {length / ratio:.2f} in the sweep "
+            f"({arm.words}, {c} at a time): other texts or lengths, another drafter, or one whose weights were not "
+            "loaded"
         )

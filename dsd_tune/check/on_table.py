@@ -92,6 +92,7 @@ def on_lookup(lookup: Lookup) -> Iterator[Finding]:
             f"Write {_canonical(lookup)}.",
         )
     yield from _wasteful(lookup)
+    yield from _zero_first(lookup.canonical().ranges)
     yield from _cliffs(lookup.canonical().ranges)
 
 
@@ -159,6 +160,17 @@ def _wasteful(lookup: Lookup) -> Iterator[Finding]:
             f"num_speculative_tokens is {lookup.k_max}, but no batch size gets more than {table.k_max}. KV cache, "
             "draft slots and buffers are sized for the larger.",
             f"Set num_speculative_tokens to {table.k_max}.",
+        )
+
+
+def _zero_first(ranges: Sequence[Range]) -> Iterator[Finding]:
+    first = ranges[0]
+    if first.k == 0 and len(ranges) > 1:
+        yield Finding(
+            rules.ZERO_FIRST,
+            f"K is 0 at {sizes(first.first, first.last)} and above 0 only for larger batches. That may be right, as "
+            "with some mixtures of experts, or the ranges are the wrong way round.",
+            f"Compare it with no speculation at {first.last} requests at a time or fewer: `dsd-tune validate`.",
         )
 
 

@@ -53,6 +53,7 @@ K_MAX_UNUSED = Rule("k-max-unused", Severity.WARNING, "num_speculative_tokens is
 K_CLIFF = Rule(
     "k-cliff", Severity.WARNING, "K jumps between 0 and 2 or more at one batch size.", reference="vllm #49548"
 )
+ZERO_FIRST = Rule("zero-first", Severity.NOTE, "The smallest batches, where drafts usually pay most, run at K 0.")
 
 # The release, the model runner, the method, the parallelism.
 NO_SUCH_FIELD = Rule(

@@ -26,6 +26,7 @@ from dsd_tune.cli.show import show
 from dsd_tune.cli.stdout import Stdout
 from dsd_tune.cli.sweep import sweep
 from dsd_tune.cli.testbed import testbed
+from dsd_tune.cli.tune import tune
 from dsd_tune.cli.validate import validate
 from dsd_tune.cli.watch import watch
 from dsd_tune.errors import DsdTuneError
@@ -41,6 +42,7 @@ app = typer.Typer(
 app.add_typer(testbed)
 app.command()(doctor)
 app.command()(plan)
+app.command()(tune)
 app.command()(sweep)
 app.command("import")(import_)
 app.command()(fit)

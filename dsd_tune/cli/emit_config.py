@@ -26,8 +26,9 @@ def emit_config(
     Of an import, what its files do not tell is named, to be filled in.
 
     Exit code 0: a speculative config; 3: a fixed K, since vLLM drops the table under data parallelism; 4: speculation
-    does not pay, the text goes without; 5: cannot tell yet, likewise.
+    does not pay, by the sweep or by what servers said since, the text goes without; 5: cannot tell yet, likewise.
     """
+    from dsd_tune.cli.proven import proven
     from dsd_tune.cli.said import said_of
     from dsd_tune.emit.data_parallel import for_ranks, on_ranks
     from dsd_tune.emit.decision import doubts
@@ -35,7 +36,7 @@ def emit_config(
     from dsd_tune.errors import EnvironmentUnfit
     from dsd_tune.storage import formats
 
-    measured = formats.read(formats.PROFILE, profile)
+    measured = proven(formats.read(formats.PROFILE, profile))
     fitted, said, dropped = measured, doubts(measured), tuple[str, ...]()
     if form.is_for_vllm:
         fitted = for_ranks(measured, data_parallel_size)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from dsd_tune.fit import Fit, ImportFit
     from dsd_tune.model.aim import Aim
     from dsd_tune.model.outlook import Outlook
-    from dsd_tune.records.profile import ConditionResult, Decision
+    from dsd_tune.records.profile import ConditionResult, Decision, Profile
 
 
 def fit(
@@ -40,16 +40,37 @@ def fit(
     Exit code 0: there is something to deploy; 4: measured, and no gain worth deploying; 5: cannot tell yet,
     or with --strict any warning (docs/quality.md lists them).
     """
+    from dsd_tune.cli.screen import show_on_screen
+    from dsd_tune.records.profile import Verdict
+
+    profile = fit_run(run, objective, goodput, concurrency, peak, max_cudagraph_capture_size)
+    path = run / "profile.json"
+    if json_:
+        typer.echo(path.read_text())
+    else:
+        show_on_screen(profile)
+        typer.echo(f"Profile: {path}", err=True)
+    doubted = strict and profile.warnings
+    raise typer.Exit((Verdict.UNCLEAR if doubted else profile.decision.verdict).exit_code)
+
+
+def fit_run(
+    run: Path,
+    objective: Objective = Objective.TPOT,
+    goodput: str | None = None,
+    concurrency: Path | None = None,
+    peak: int | None = None,
+    max_cudagraph_capture_size: int | None = None,
+) -> Profile:
+    """Estimate and decide; the profile is left in RUN/profile.json."""
     import time
     from dataclasses import replace
     from importlib.metadata import version
 
     from dsd_tune.cli.aim import stated_aim
     from dsd_tune.cli.graphs import outlook
-    from dsd_tune.cli.screen import show_on_screen
     from dsd_tune.fit import Fit, ImportFit
     from dsd_tune.quality.judge import judge, judge_import
-    from dsd_tune.records.profile import Verdict
     from dsd_tune.solve import decide
     from dsd_tune.storage import formats, published
     from dsd_tune.storage.run_directory import RunDirectory
@@ -71,15 +92,8 @@ def fit(
         fitted.profile(decision, time.time(), version("dsd-tune"), warnings),
         conditions=tuple(_by_condition(fitted, decision, aim, graphs)),
     )
-    path = run / "profile.json"
-    formats.write(formats.PROFILE, path, profile)
-    if json_:
-        typer.echo(path.read_text())
-    else:
-        show_on_screen(profile)
-        typer.echo(f"Profile: {path}", err=True)
-    doubted = strict and warnings
-    raise typer.Exit((Verdict.UNCLEAR if doubted else decision.verdict).exit_code)
+    formats.write(formats.PROFILE, run / "profile.json", profile)
+    return profile
 
 
 def _by_condition(

@@ -1,4 +1,4 @@
-"""The flags that say what to measure: `sweep` and `plan` take the same."""
+"""The flags that several commands take alike: what to measure, and how to load servers."""
 
 from __future__ import annotations
 
@@ -48,6 +48,17 @@ Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of orders and pro
 Budget = Annotated[
     str | None, typer.Option("--budget", metavar="TIME", help="Time to measure for: 30s, 10m, 2h. Default: no limit.")
 ]
+TargetRegret = Annotated[
+    str, typer.Option(metavar="SHARE", help="Go on until the table is expected to lose no more: 2%, 0.02.")
+]
 EngineFlags = Annotated[
     list[str] | None, typer.Argument(metavar="[-- ENGINE FLAGS]", help="Further flags of `vllm serve`.")
 ]
+
+Concurrency = Annotated[
+    str | None,
+    typer.Option(metavar="N,N,...", help="Requests at a time, up to the largest batch size. Default: 1,4,16."),
+]
+Duration = Annotated[float, typer.Option(min=1, help="Seconds a load should last.")]
+OutputLen = Annotated[int, typer.Option(min=2, help="Most output tokens of a request; the model may end it before.")]
+Port = Annotated[int, typer.Option(min=1, max=65535, help="On the loopback, for the servers started here.")]

@@ -39,9 +39,7 @@ def sweep(
     rounds: flags.Rounds = 2,
     seed: flags.Seed = 0,
     budget: flags.Budget = None,
-    target_regret: Annotated[
-        str, typer.Option(metavar="SHARE", help="Go on until the table is expected to lose no more: 2%, 0.02.")
-    ] = "2%",
+    target_regret: flags.TargetRegret = "2%",
     storage: Annotated[
         str | None,
         typer.Option(metavar="URL", help="Where workers share the study: database URL or journal file. Default: RUN."),
@@ -55,8 +53,6 @@ def sweep(
     the best K changes, or is in doubt. Every block is on disk before the next begins. The same command on the same RUN
     goes on where it stopped, with another --budget or --target-regret if you like.
     """
-    from rich.console import Console
-
     from dsd_tune.cli.numbers import stated_acceptance, stated_contexts, stated_temperatures
     from dsd_tune.cli.request import named_target, seconds, share, sweep_request, testbed_target
     from dsd_tune.storage.prompts import load_prompts
@@ -75,16 +71,32 @@ def sweep(
         load_format=load_format,
         synthetic_acceptance=stated_acceptance(synthetic_acceptance),
     )
+    limits = (seconds(budget) if budget else None, share(target_regret))
+    measure(request, load_prompts(target.prompts), out, *limits, storage=storage, join=join)
+    typer.echo(f"dsd-tune fit {out}")
+
+
+def measure(
+    request: SweepRequest,
+    prompts: tuple[Prompt, ...],
+    out: Path,
+    budget_s: float | None,
+    target_regret: float,
+    *,
+    storage: str | None = None,
+    join: bool = False,
+) -> None:
+    """Measure what is left of a run; of an interruption it is said on stderr that the same command goes on."""
+    from rich.console import Console
+
     console = Console(stderr=True)
     try:
-        limits = (seconds(budget) if budget else None, share(target_regret))
-        _measure(request, load_prompts(target.prompts), out, console, *limits, storage=storage, join=join)
+        _measure(request, prompts, out, console, budget_s, target_regret, storage=storage, join=join)
     except KeyboardInterrupt:
         console.print(
             f"Interrupted. What was measured is kept in {out}; the same command goes on from there.", markup=False
         )
         raise
-    typer.echo(f"dsd-tune fit {out}")
 
 
 def _measure(

@@ -1,176 +1,151 @@
-"""From a profile and a user's words to what a validation runs: arms, loads, and what the profile says about them."""
+"""A validation from its request to its record, as `validate` and `tune` run it. Composes stages, as a command does."""
 
 from __future__ import annotations
 
 import json
-import math
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
-from dsd_tune.emit.serve_line import arguments
+from rich.console import Console
+
+from dsd_tune.engines.vllm_facts import DRAFTER_FREE_METHODS
 from dsd_tune.engines.vllm_host import VllmHost
-from dsd_tune.errors import UsageError
-from dsd_tune.records.interval import Interval
-from dsd_tune.records.profile import Profile, Verdict
+from dsd_tune.errors import ProfileMismatch
+from dsd_tune.model.closed_loop import ClosedLoop, Expectations, Outcome
+from dsd_tune.model.served import prefill_s
+from dsd_tune.records.profile import Profile
 from dsd_tune.records.prompt import Prompt
-from dsd_tune.records.validation import ArmCommand, ServedArm, ValidationRequest
+from dsd_tune.records.validation import Load, ServedArm, Validation, ValidationRequest
+from dsd_tune.report.validation import Progress
+from dsd_tune.storage import formats
+from dsd_tune.storage.fingerprint import drafter_digest, model_digest, prompts_digest
 from dsd_tune.storage.validation_directory import ValidationDirectory
-from dsd_tune.validate import Watcher, run
-
-Predictor = Callable[[ServedArm, int], Interval | None]
-
-FEWEST_WAVES = 2
-"""A load of one wave would be measured while it fills and drains."""
+from dsd_tune.validate import OTHER_K, Expect, conclude, require_obedient, run
 
 
-def chosen_prompts(prompts: Path | None, *, testbed: bool) -> tuple[Prompt, ...]:
-    """The texts to load servers with.
-
-    Raises:
-        UsageError: no file is named, or it holds no prompts.
-    """
-    from dsd_tune.storage.prompts import load_prompts
-
-    if prompts is None and not testbed:
-        raise UsageError("--prompts must be given.", "Name texts like your traffic that the sweep did not see.")
-    if prompts is None:
-        import sys
-
-        from dsd_tune.testbed.prepare import prepare
-
-        prompts = prepare(lambda line: print(line, file=sys.stderr)).prompts
-    return load_prompts(prompts)
-
-
-def stated_request(
-    profile: Profile,
+def tried(
     path: Path,
-    prompts: Sequence[Prompt],
-    *,
-    concurrency: str,
-    starts: int,
-    duration_s: float,
-    output_tokens: int,
-    policy: str | None,
-    self_check: bool,
-    served_elsewhere: bool,
-) -> ValidationRequest:
-    """Everything made explicit.
+    request: ValidationRequest,
+    texts: Sequence[Prompt],
+    out: Path | None,
+    port: int,
+    running: tuple[str, ServedArm] | None = None,
+) -> Validation:
+    """Take the loads that are missing, and put what they say into the profile at `path`, unless it is a self-check.
+
+    `running` is a server that others started, with the arm that it is said to be: it gives one more start of that.
 
     Raises:
-        UsageError: the profile is an import, a concurrency is beyond what it measured, or a value is impossible.
+        ProfileMismatch: model or drafter are not those of the sweep, or a server does something else than its arm.
+        UsageError: `out` holds another validation.
+        EngineFailed: a server did not come up, or failed under load.
     """
-    from dsd_tune.storage.fingerprint import prompts_digest
-
-    if profile.request is None:
-        raise UsageError("an import names no model to serve.", "Validate the profile of a sweep.")
-    levels = _levels(concurrency, profile.decision.max_num_seqs)
-    predict = predictor(profile)
-    arms = () if served_elsewhere else tuple(_twins(profile) if self_check else _arms(profile, path, policy))
-    return ValidationRequest(
-        commands=arms,
-        concurrency=levels,
-        starts=starts,
-        requests=tuple(_requests(c, predict(ServedArm.NO_SPEC, c), duration_s, output_tokens) for c in levels),
-        output_tokens=output_tokens,
-        temperature=profile.request.temperatures[0],
-        prompts_digest=prompts_digest(tuple(prompts)),
-    )
-
-
-def lay_prompts(prompts: Sequence[Prompt], directory: Path) -> Path:
-    """The file that `vllm bench serve` reads, in the validation's directory."""
-    from dsd_tune.storage import files
-
-    path = directory / "prompts.jsonl"
-    files.write_text(path, "".join(json.dumps({"prompt": prompt.text}) + "\n" for prompt in prompts))
-    return path
+    profile = formats.read(formats.PROFILE, path)
+    assert profile.request
+    if running is None:
+        require_same_models(profile)
+    beside = path.parent / "validation"
+    directory = ValidationDirectory.create(out, request) if out else ValidationDirectory.beside(beside, request)
+    expectations, console = Expectations(profile), Console(stderr=True)
+    with directory.lock():
+        host = VllmHost(request, texts, profile.request.model, port, directory.path)
+        try:
+            _measure(directory, host, _judge(profile, expectations), Progress(console, request), running)
+        except KeyboardInterrupt:
+            said = f"Interrupted. The loads so far are kept in {directory.path}; the same command goes on from there."
+            console.print(said, markup=False)
+            raise
+    loads = directory.loads()
+    expect = _expectation(expectations, loads, prefill_s(loads))
+    remarks = (*_on_texts(profile, texts), *_on_reach(profile, loads, expect))
+    validation = conclude(request, loads, profile.decision.verdict, expect, time.time(), remarks)
+    if validation.advised is not ServedArm.NO_SPEC_TWIN:
+        formats.write(formats.PROFILE, path, replace(profile, validation=validation))
+    return validation
 
 
-def measure(
-    directory: ValidationDirectory, host: VllmHost, watcher: Watcher, url: str | None, label: ServedArm | None
-) -> None:
-    """The loads that are missing; of a server that runs already, one more start of the arm that it is said to be.
-
-    Raises:
-        UsageError: only one of `url` and `label` is given.
-    """
-    if (url is None) != (label is None):
-        raise UsageError("--url and --label go together.", "Name the server, and the arm that it runs.")
-    if url is None or label is None:
-        run(directory.request, directory.loads(), host, directory.append, watcher)
+def require_same_models(profile: Profile) -> None:
+    """Raise ProfileMismatch, naming it, if the model or the drafter is not what the profile was measured with."""
+    if profile.environment is None or profile.request is None:
         return
-    start = 1 + max((load.start for load in directory.loads() if load.arm is label), default=-1)
+    config, was = json.loads(profile.request.speculative_config), profile.environment
+    now = (
+        ("model", model_digest(profile.request.model), was.model_digest),
+        ("drafter", drafter_digest(config), was.drafter_digest),
+    )
+    for what, digest, measured in now:
+        if digest != measured:
+            where = profile.request.model if what == "model" else config.get("model", "its settings")
+            raise ProfileMismatch(
+                f"The {what} ({where}) is not the one that the profile was measured with: its digest is another.",
+                "Put the old one back, or sweep and fit with the new one.",
+            )
+
+
+def _measure(
+    directory: ValidationDirectory,
+    host: VllmHost,
+    judge: Callable[[Load], None],
+    watcher: Progress,
+    running: tuple[str, ServedArm] | None,
+) -> None:
+    """The loads that are missing. One that is not of its arm is not kept: another is taken once that is mended."""
+    loads = directory.loads()
+
+    def keep(load: Load) -> None:
+        judge(load)
+        directory.append(load)
+
+    if running is None:
+        run(directory.request, loads, host, keep, watcher)
+        return
+    url, label = running
+    start = 1 + max((load.start for load in loads if load.arm is label), default=-1)
     client = host.client(url.rstrip("/"), None, label)
     watcher.starting(label, start, start + 1)
     for concurrency in directory.request.concurrency:
         load = client.load(concurrency, start)
-        directory.append(load)
+        keep(load)
         watcher.loaded(load)
 
 
-def predictor(profile: Profile) -> Predictor:
-    """What the profile says about an arm at a concurrency: TPOT in seconds, None where nothing is known."""
-    import numpy as np
+def _judge(profile: Profile, expectations: Expectations) -> Callable[[Load], None]:
+    capped = profile.environment is not None and profile.environment.method in DRAFTER_FREE_METHODS
 
-    from dsd_tune.model.recalled import surface_of
-    from dsd_tune.model.surface import spread
+    def judge(load: Load) -> None:
+        alone = _expectation(expectations, [load], 0.0)
+        require_obedient(load, alone(load.arm, load.concurrency), may_draft_less=capped)
 
-    surface = surface_of(profile, np.random.default_rng(0))
-    decision = profile.decision
-
-    def predict(arm: ServedArm, concurrency: int) -> Interval | None:
-        if arm in (ServedArm.NO_SPEC, ServedArm.NO_SPEC_TWIN):
-            line = surface.no_spec
-        elif arm is ServedArm.FIXED:
-            line = surface.fixed_tpot(decision.fixed_k)
-        elif arm is ServedArm.TABLE and decision.table:
-            line = surface.table_tpot()[:, surface.ks.index(decision.table.dense()[concurrency - 1])]
-        else:
-            return None
-        at = spread(line, surface.batch_sizes, decision.max_num_seqs)[concurrency - 1].map(np.exp)
-        return at.interval() if math.isfinite(float(at.point)) else None
-
-    return predict
+    return judge
 
 
-def _arms(profile: Profile, path: Path, policy: str | None) -> Iterator[ArmCommand]:
-    """No speculation, the best fixed K, and the table where there is one worth the name."""
-    yield _arm(profile, ServedArm.NO_SPEC, Verdict.OFF)
-    yield _arm(profile, ServedArm.FIXED, Verdict.FIXED)
+def _expectation(expectations: Expectations, loads: Sequence[Load], prompt_s: float) -> Expect:
+    """What the profile says of texts as long as those that came out."""
+
+    @cache
+    def expect(arm: ServedArm, concurrency: int) -> Outcome | None:
+        lengths = tuple(load.output_lens for load in loads if (load.arm, load.concurrency) == (arm, concurrency))
+        return expectations.of(arm, ClosedLoop(concurrency, lengths, prompt_s))
+
+    return expect
+
+
+def _on_texts(profile: Profile, texts: Sequence[Prompt]) -> Iterator[str]:
+    if profile.environment is not None and profile.environment.prompts_digest == prompts_digest(tuple(texts)):
+        yield "the texts are those of the sweep: the drafter has not been tried on others"
+
+
+def _on_reach(profile: Profile, loads: Sequence[Load], expect: Expect) -> Iterator[str]:
+    """Whether a server that ignores the table would have been seen: it drafts the largest K everywhere."""
     table = profile.decision.table
-    if table is None or table.is_constant:
-        return
-    yield _arm(profile, ServedArm.TABLE, Verdict.TABLE)
-    if policy:
-        settings = (("DSD_TUNE_PROFILE", str(path.resolve())), ("DSD_TUNE_POLICY", policy))
-        yield replace(_arm(profile, ServedArm.POLICY, Verdict.TABLE), environment=settings)
-
-
-def _twins(profile: Profile) -> Iterator[ArmCommand]:
-    yield _arm(profile, ServedArm.NO_SPEC, Verdict.OFF)
-    yield _arm(profile, ServedArm.NO_SPEC_TWIN, Verdict.OFF)
-
-
-def _arm(profile: Profile, arm: ServedArm, verdict: Verdict) -> ArmCommand:
-    """The command that `emit-config` would print if this had been the verdict."""
-    return ArmCommand(arm, tuple(arguments(replace(profile, decision=replace(profile.decision, verdict=verdict)))))
-
-
-def _levels(text: str, largest: int) -> tuple[int, ...]:
-    try:
-        levels = tuple(sorted({int(word) for word in text.split(",")}))
-    except ValueError as error:
-        raise UsageError(f"--concurrency {text} is no list of whole numbers.", "Write 1,4,16.") from error
-    if levels[0] < 1:
-        raise UsageError(f"a concurrency of {levels[0]} is impossible.", "Concurrencies are 1 or more.")
-    if levels[-1] > largest:
-        raise UsageError(f"concurrency {levels[-1]} is beyond the profile's {largest}.", "Nothing was measured there.")
-    return levels
-
-
-def _requests(concurrency: int, tpot: Interval | None, duration_s: float, output_tokens: int) -> int:
-    """So many that a load lasts `duration_s` without speculation, and never fewer than two waves."""
-    waves = duration_s / (tpot.value * output_tokens) if tpot else 0
-    return concurrency * max(FEWEST_WAVES, math.ceil(waves))
+    outcomes = [expect(load.arm, load.concurrency) for load in loads if load.arm is ServedArm.TABLE]
+    ks = [outcome.mean_k for outcome in outcomes if outcome is not None]
+    if table and not table.is_constant and ks and min(ks) >= table.k_max - OTHER_K:
+        less = next(r.first for r in table.ranges if r.k < table.k_max)
+        yield (
+            f"the table drafts {table.k_max} in all these loads, as a server that ignores it would; load it with "
+            f"{less} or more at a time, too"
+        )

@@ -7,24 +7,27 @@ from typing import Annotated
 
 import typer
 
+from dsd_tune.cli import flags
 from dsd_tune.records.validation import ServedArm
+from dsd_tune.runtime.policies.choice import PolicyName
 
 
 def validate(
     profile: Annotated[Path, typer.Argument(help="A profile that `dsd-tune fit` made of a sweep.", metavar="PROFILE")],
-    concurrency: Annotated[
-        str, typer.Option(metavar="N,N,...", help="Requests at a time; up to the profile's largest batch size.")
-    ] = "1,4,16",
+    concurrency: flags.Concurrency = None,
     prompts: Annotated[
         Path | None, typer.Option(metavar="FILE", help="JSONL, one `prompt` a line: texts that the sweep did not see.")
     ] = None,
     testbed: Annotated[bool, typer.Option("--testbed", help="Use the testbed's prompts.")] = False,
     starts: Annotated[int, typer.Option(min=1, help="Server starts an arm.")] = 3,
-    duration: Annotated[float, typer.Option(min=1, help="Seconds a load should last.")] = 20.0,
-    output_len: Annotated[int, typer.Option(min=2, help="Output tokens a request.")] = 128,
+    duration: flags.Duration = 20.0,
+    output_len: flags.OutputLen = 128,
     policy: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Also the table's server with this policy of the runtime.")
+        PolicyName | None, typer.Option(help="Also the table's server with this policy of the runtime.")
     ] = None,
+    adaptive_verification: Annotated[
+        bool, typer.Option("--adaptive-verification", help="Also a server where vLLM chooses what to verify (0.28 on).")
+    ] = False,
     self_check: Annotated[
         bool,
         typer.Option("--self-check", help="No speculation against itself: what a difference of nothing looks like."),
@@ -33,7 +36,7 @@ def validate(
         str | None, typer.Option(metavar="URL", help="Load a server that is running, as the arm named by --label.")
     ] = None,
     label: Annotated[ServedArm | None, typer.Option(help="What the server at --url runs.")] = None,
-    port: Annotated[int, typer.Option(min=1, max=65535, help="On the loopback, for the servers started here.")] = 8011,
+    port: flags.Port = 8011,
     out: Annotated[
         Path | None,
         typer.Option("-o", "--output-dir", metavar="DIR", help="Resumed if it exists. Default: beside the profile."),
@@ -45,26 +48,24 @@ def validate(
     Each arm is a `vllm serve` with the final flags, started several times in balanced order and loaded by `vllm bench
     serve` at each concurrency. Every load is on disk before the next; the same command goes on where it stopped.
 
-    Exit code 0: the advice is better than no speculation, or at least no worse where speculation is advised off; 4: it
-    is not; 5: these loads cannot tell.
+    Exit code 0: the advice is better than no speculation; 4: it is not, as also where speculation was advised off and
+    no arm beats that; 5: these loads cannot tell, or contradict the sweep; 6: model or drafter are not those of the
+    sweep, or a server drafts otherwise than its arm says, such as one that ignores its table.
     """
     import json
-    import time
-    from dataclasses import replace
 
     from rich.console import Console
 
-    from dsd_tune.cli.trial import chosen_prompts, lay_prompts, measure, predictor, stated_request
-    from dsd_tune.engines.vllm_host import VllmHost
-    from dsd_tune.report.validation import Progress, render
+    from dsd_tune.cli.trial import tried
+    from dsd_tune.cli.trial_request import chosen_prompts, server_and_label, stated_request
+    from dsd_tune.report.validation import render
     from dsd_tune.storage import codec, formats
-    from dsd_tune.storage.validation_directory import ValidationDirectory
-    from dsd_tune.validate import conclude, exit_code
+    from dsd_tune.validate import exit_code
 
-    fitted = formats.read(formats.PROFILE, profile)
+    running = server_and_label(url, label)
     texts = chosen_prompts(prompts, testbed=testbed)
     request = stated_request(
-        fitted,
+        formats.read(formats.PROFILE, profile),
         profile,
         texts,
         concurrency=concurrency,
@@ -72,21 +73,11 @@ def validate(
         duration_s=duration,
         output_tokens=output_len,
         policy=policy,
+        adaptive_verification=adaptive_verification,
         self_check=self_check,
-        served_elsewhere=url is not None,
+        served_elsewhere=running is not None,
     )
-    directory = ValidationDirectory.create(out or profile.parent / "validation", request)
-    console = Console(stderr=True)
-    with directory.lock():
-        host = VllmHost(request, lay_prompts(texts, directory.path), port, directory.path)
-        try:
-            measure(directory, host, Progress(console, request), url, label)
-        except KeyboardInterrupt:
-            said = f"Interrupted. The loads so far are kept in {directory.path}; the same command goes on from there."
-            console.print(said, markup=False)
-            raise
-    validation = conclude(request, directory.loads(), fitted.decision.verdict, predictor(fitted), time.time())
-    formats.write(formats.PROFILE, profile, replace(fitted, validation=validation))
+    validation = tried(profile, request, texts, out, port, running)
     if json_:
         typer.echo(json.dumps(codec.encode(validation), indent=1))
     else:

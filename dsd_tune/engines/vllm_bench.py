@@ -20,13 +20,14 @@ LIMIT_S = 3600.0
 
 @dataclass(frozen=True, slots=True)
 class LoadOrder:
-    """What to ask of a server: `requests` of `output_tokens` each, `concurrency` of them at a time.
+    """What to ask of a server: `requests` of `output_tokens` at most, `concurrency` of them at a time.
 
-    `prompts` is a JSONL file with one `prompt` a line; every load begins with its first. Without
+    `prompts` is a JSONL file with one `prompt` a line; a load begins with its first. Without
     a model it is the first that the server names. `chat` puts the model's chat template around each prompt.
     """
 
     model: str | None
+    tokenizer: str
     prompts: Path
     concurrency: int
     requests: int
@@ -68,6 +69,7 @@ def bench(url: str, order: LoadOrder, result: Path) -> Mapping[str, Any]:
 def _command(url: str, order: LoadOrder, result: Path) -> list[str]:
     flags = {
         "--base-url": url,
+        "--tokenizer": order.tokenizer,
         "--dataset-name": "custom",
         "--dataset-path": str(order.prompts),
         "--custom-output-len": str(order.output_tokens),
@@ -83,7 +85,8 @@ def _command(url: str, order: LoadOrder, result: Path) -> list[str]:
     if order.model is not None:
         flags["--model"] = order.model
     template = [] if order.chat else ["--skip-chat-template"]
-    switches = ["--ignore-eos", "--save-result", "--disable-tqdm", "--disable-shuffle", *template]
+    # Texts end where the model ends them, as in production and in a sweep: behind its end a drafter sees no language.
+    switches = ["--save-result", "--save-detailed", "--disable-tqdm", "--disable-shuffle", *template]
     return [str(vllm_command()), "bench", "serve", *(word for pair in flags.items() for word in pair), *switches]
 
 

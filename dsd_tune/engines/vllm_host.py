@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from dsd_tune.engines.scrape import Scrape
 from dsd_tune.engines.vllm_bench import LoadOrder, bench, has_chat_template
 from dsd_tune.engines.vllm_server import vllm_server
 from dsd_tune.errors import EngineFailed
+from dsd_tune.records.prompt import Prompt
 from dsd_tune.records.validation import ArmCommand, Load, ServedArm, ValidationRequest
+from dsd_tune.storage.files import write_text
 
 ENOUGH_FOR_P99 = 662
 """Requests from which a 99th percentile is known to within half a percent of its rank at 99 % (MLPerf Inference)."""
@@ -20,37 +24,57 @@ ENOUGH_FOR_P99 = 662
 
 @dataclass(frozen=True, slots=True)
 class VllmClient:
-    """Clients of the server at `url`, which serves `model` as `arm`; without a name, the first it serves."""
+    """Clients of the server at `url`, which serves `arm` under the name of `model`; without one, the first it serves.
+
+    Texts differ in what a drafter makes of them, on the testbed by 15 %. So each start sees others, and their luck is
+    in the interval that starts give; all arms see the same, and no server sees one twice if there are enough.
+    """
 
     url: str
     model: str | None
     arm: ServedArm
     request: ValidationRequest
-    prompts: Path
-    results: Path
+    texts: Sequence[Prompt]
+    tokenizer: str
+    directory: Path
 
     def load(self, concurrency: int, start: int) -> Load:
         """See `validate.Client`. vLLM's own JSON is kept."""
         order = LoadOrder(
             model=self.model,
-            prompts=self.prompts,
+            tokenizer=self.tokenizer,
+            prompts=self._prompts(concurrency, start),
             concurrency=concurrency,
-            requests=self.request.requests[self.request.concurrency.index(concurrency)],
+            requests=self.request.requests_at(concurrency),
             output_tokens=self.request.output_tokens,
             temperature=self.request.temperature,
-            chat=self.model is None or has_chat_template(self.model),
+            chat=has_chat_template(self.tokenizer),
         )
         taken_at_s = time.time()
-        result = self.results / f"{self.arm}-{start}-{concurrency}.json"
-        return read_load(bench(self.url, order, result), self.arm, start, concurrency, taken_at_s)
+        result = bench(self.url, order, self.directory / "loads" / f"{self.arm}-{start}-{concurrency}.json")
+        return read_load(result, self.arm, start, concurrency, taken_at_s, counted=_counts(self.url))
+
+    def _prompts(self, concurrency: int, start: int) -> Path:
+        """The file of this load: the next texts after those of the loads before it, and from the first again."""
+        request = self.request
+        before = start * sum(request.requests) + sum(request.requests[: request.concurrency.index(concurrency)])
+        chosen = [self.texts[(before + n) % len(self.texts)] for n in range(request.requests_at(concurrency))]
+        path = self.directory / "prompts" / f"{start}-{concurrency}.jsonl"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_text(path, "".join(json.dumps({"prompt": prompt.text}) + "\n" for prompt in chosen))
+        return path
 
 
 @dataclass(frozen=True, slots=True)
 class VllmHost:
-    """Serves on the loopback at `port`, one server at a time; logs and results go to `directory`."""
+    """Serves on the loopback at `port`, one server at a time; logs, texts and results go to `directory`.
+
+    Clients count with the tokenizer of the model `tokenizer`, whatever a server calls what it serves.
+    """
 
     request: ValidationRequest
-    prompts: Path
+    texts: Sequence[Prompt]
+    tokenizer: str
     port: int
     directory: Path
 
@@ -69,13 +93,22 @@ class VllmHost:
 
     def client(self, url: str, model: str | None, arm: ServedArm) -> VllmClient:
         """Clients of a server that is running."""
-        results = self.directory / "loads"
-        results.mkdir(parents=True, exist_ok=True)
-        return VllmClient(url, model, arm, self.request, self.prompts, results)
+        (self.directory / "loads").mkdir(parents=True, exist_ok=True)
+        return VllmClient(url, model, arm, self.request, self.texts, self.tokenizer, self.directory)
 
 
-def read_load(result: Mapping[str, Any], arm: ServedArm, start: int, concurrency: int, taken_at_s: float) -> Load:
-    """A load from the JSON of `vllm bench serve`.
+def _counts(url: str) -> bool:
+    """Whether `vllm bench serve` can read what was drafted: a router in between may answer without metrics."""
+    try:
+        return Scrape.fetch(url).has("vllm:generation_tokens_total")
+    except EngineFailed:
+        return False
+
+
+def read_load(
+    result: Mapping[str, Any], arm: ServedArm, start: int, concurrency: int, taken_at_s: float, *, counted: bool
+) -> Load:
+    """A load from the JSON of `vllm bench serve`, which says nothing of drafts where there were none to count.
 
     Raises:
         EngineFailed: it has not what every such file has, or no request was answered.
@@ -91,12 +124,14 @@ def read_load(result: Mapping[str, Any], arm: ServedArm, start: int, concurrency
             requests=requests,
             failed=result["failed"],
             duration_s=float(result["duration"]),
-            output_tokens=result["total_output_tokens"],
+            output_lens=tuple(length for length in result["output_lens"] if length),
             tpot_s=result["mean_tpot_ms"] / 1e3,
             ttft_s=result["mean_ttft_ms"] / 1e3,
             tpot_p99_s=result["p99_tpot_ms"] / 1e3 if enough else None,
             ttft_p99_s=result["p99_ttft_ms"] / 1e3 if enough else None,
             acceptance_length=result.get("spec_decode_acceptance_length"),
+            draft_tokens=result.get("spec_decode_draft_tokens", 0 if counted else None),
+            accepted_tokens=result.get("spec_decode_accepted_tokens", 0 if counted else None),
         )
     except (KeyError, TypeError, ValueError) as error:
         what = f"The result of vllm bench serve for {arm} at concurrency {concurrency} says no TPOT: {error}."

@@ -111,6 +111,17 @@ def measured(loads: Iterable[Load], arm: ServedArm, concurrency: int) -> Interva
     return Interval(math.exp(mean), math.exp(mean - half), math.exp(mean + half))
 
 
+def prefill_s(loads: Sequence[Load]) -> float:
+    """What a prompt adds to a step, in seconds, by the time to first token of the thinnest loads without speculation.
+
+    A load begins with all its clients at once, so their prompts share the first step.
+    """
+    plain = [load for load in loads if load.arm is ServedArm.NO_SPEC] or loads
+    fewest = min(load.concurrency for load in plain)
+    waits = [load.ttft_s - load.tpot_s for load in plain if load.concurrency == fewest]
+    return max(0.0, float(np.mean(waits)) / fewest)
+
+
 def _passes(loads: Sequence[Load], concurrencies: Sequence[int], quantity: Quantity) -> Passes:
     """Passes in which every arm was loaded at each of the concurrencies; an arm's value is the mean over them."""
     arms = tuple(dict.fromkeys(load.arm for load in loads))

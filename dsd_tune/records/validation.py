@@ -47,8 +47,8 @@ class ArmCommand:
 class ValidationRequest:
     """One validation as asked for: every arm is started `starts` times and loaded at each concurrency.
 
-    At `concurrency[i]` a load is `requests[i]` requests, the same for every arm, each of `output_tokens`, which servers
-    must not cut short. No `commands` means servers that others started.
+    At `concurrency[i]` a load is `requests[i]` requests, the same for every arm, each of `output_tokens` at most: the
+    model ends a text. No `commands` means servers that others started.
     """
 
     commands: tuple[ArmCommand, ...]
@@ -65,13 +65,19 @@ class ValidationRequest:
         if len(self.requests) != len(self.concurrency) or min(*self.requests, self.starts, self.output_tokens - 1) < 1:
             raise ValueError("each concurrency needs a request, a validation a start, and a TPOT two tokens")
 
+    def requests_at(self, concurrency: int) -> int:
+        """Requests of a load at one of the concurrencies."""
+        return self.requests[self.concurrency.index(concurrency)]
+
 
 @dataclass(frozen=True, slots=True)
 class Load:
     """What clients of one server start saw at one concurrency.
 
     `start` counts the starts of this arm. `tpot_s` and `ttft_s` are means over requests; the 99th percentiles are
-    None where fewer requests than these need were made. `acceptance_length` is None where nothing was drafted.
+    None where fewer requests than these need were made. `output_lens` holds the tokens of each request that was
+    answered. `acceptance_length` is None where nothing was drafted.
+    `draft_tokens` and `accepted_tokens` are the server's own counts, None where it was not asked for them.
     """
 
     arm: ServedArm
@@ -81,23 +87,41 @@ class Load:
     requests: int
     failed: int
     duration_s: float
-    output_tokens: int
+    output_lens: tuple[int, ...]
     tpot_s: float
     ttft_s: float
     tpot_p99_s: float | None
     ttft_p99_s: float | None
     acceptance_length: float | None
+    draft_tokens: int | None
+    accepted_tokens: int | None
 
     def __post_init__(self) -> None:
         if not all(math.isfinite(s) and s > 0 for s in (self.duration_s, self.tpot_s, self.ttft_s)):
             raise ValueError(f"times must be positive and finite, got {self}")
-        if not 0 <= self.failed <= self.requests or self.output_tokens < 1:
+        if not 0 <= self.failed <= self.requests - len(self.output_lens) or self.output_tokens < 1:
             raise ValueError(f"a load needs requests that were answered, got {self}")
+
+    @property
+    def output_tokens(self) -> int:
+        """All of them."""
+        return sum(self.output_lens)
 
     @property
     def throughput(self) -> float:
         """Output tokens a second."""
         return self.output_tokens / self.duration_s
+
+    @property
+    def mean_k(self) -> float | None:
+        """Tokens drafted for a request in a step, steps without drafts included; None if the server did not tell.
+
+        A step yields a token besides those accepted, and the first token of a request comes from its prefill.
+        """
+        if self.draft_tokens is None or self.accepted_tokens is None:
+            return None
+        steps = self.output_tokens - len(self.output_lens) - self.accepted_tokens
+        return self.draft_tokens / steps if steps > 0 else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +179,7 @@ class Validation:
     def outcome(self) -> str:
         """What it comes to, in words."""
         if self.advised is ServedArm.NO_SPEC:
-            return f"no speculation is {'not beaten' if self.said is Said.SAME else 'beaten by another arm'}"
+            beaten = {Said.SAME: "not beaten", Said.UNCLEAR: "not known to be beaten"}
+            return f"no speculation is {beaten.get(self.said, 'beaten by another arm')}"
         what = {Said.SAME: "the same as", Said.UNCLEAR: "not told apart from"}.get(self.said, f"{self.said} than")
         return f"{self.advised.words} is {what} no speculation"

@@ -17,6 +17,7 @@ from dsd_tune.records.validation import Load, ValidationRequest
 from dsd_tune.records.worker import Worker
 from dsd_tune.storage import codec, files
 from dsd_tune.storage.upgrades import (
+    load_2,
     manifest_2,
     manifest_3,
     profile_2,
@@ -67,7 +68,8 @@ VALIDATION_VERSION = 1
 
 # loads.jsonl
 # 1 (0.1.0): first.
-LOADS_VERSION = 1
+# 2 (0.1.0): what the server drafted and accepted, and the length of each text.
+LOADS_VERSION = 2
 
 Upgrade = Callable[[object], object]
 
@@ -80,6 +82,7 @@ UPGRADES: dict[tuple[str, int], Upgrade] = {
     ("profile", 4): profile_5,
     ("profile", 5): profile_6,
     ("profile", 6): profile_7,
+    ("loads", 1): load_2,
 }
 """By kind and version N-1: turns a body into version N."""
 

@@ -120,6 +120,20 @@ def profile_7(body: Any) -> Any:  # noqa: ANN401 (JSON, checked when it is decod
     return body | {"validation": None} if isinstance(body, dict) else body
 
 
+def load_2(body: Any) -> Any:  # noqa: ANN401 (JSON, checked when it is decoded)
+    """From version 1: nobody had kept the server's counts, and texts were all of one length.
+
+    A line that was added since says more, and is left alone.
+    """
+    keys = ("output_tokens", "requests", "failed")
+    if not isinstance(body, dict) or [type(body.get(key)) for key in keys] != [int, int, int]:
+        return body
+    tokens, answered = body["output_tokens"], body["requests"] - body["failed"]
+    old = {key: value for key, value in body.items() if key != "output_tokens"}
+    lengths = [tokens // answered] * answered if answered > 0 else []
+    return old | {"output_lens": lengths, "draft_tokens": None, "accepted_tokens": None}
+
+
 def _three(variance: dict[str, float]) -> dict[str, float]:
     """The first profiles did not tell the machine's drift from the scatter of blocks."""
     if "within_start" not in variance:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
+from itertools import chain, count
 from pathlib import Path
 
 from dsd_tune.errors import DsdTuneError, UsageError
@@ -41,6 +42,12 @@ class ValidationDirectory:
             formats.write_lines(formats.LOADS, path / "loads.jsonl", [])
         return cls(path, request)
 
+    @classmethod
+    def beside(cls, path: Path, request: ValidationRequest) -> ValidationDirectory:
+        """The validation in `path`, `path`-2, ... that asks the same, or a new one: others keep what they measured."""
+        names = chain([path], (path.with_name(f"{path.name}-{number}") for number in count(2)))
+        return cls.create(next(there for there in names if _may_hold(there, request)), request)
+
     @contextmanager
     def lock(self) -> Iterator[None]:
         """Keep other processes from writing.
@@ -58,6 +65,11 @@ class ValidationDirectory:
     def append(self, load: Load) -> None:
         """Add a load and wait until it is on the disk."""
         formats.append_line(self.path / "loads.jsonl", load)
+
+
+def _may_hold(path: Path, request: ValidationRequest) -> bool:
+    head = path / "validation.json"
+    return not head.exists() or formats.read(formats.VALIDATION, head) == request
 
 
 def _refuse_other(path: Path, there: ValidationRequest, asked: ValidationRequest) -> None:

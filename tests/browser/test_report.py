@@ -9,6 +9,7 @@ from browser.chromium import Tab, chromium, found
 from builders import a_block, a_load, a_profile, a_validation_request
 
 from dsd_tune.emit.formats import Format, emit
+from dsd_tune.model.closed_loop import Outcome
 from dsd_tune.records.interval import Interval
 from dsd_tune.records.profile import Verdict
 from dsd_tune.records.validation import ServedArm
@@ -37,7 +38,8 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A report on disk, with every kind of picture; that of the blocks holds an image of its own."""
     path = tmp_path_factory.mktemp("report") / "report.html"
     loads = [a_load(arm=arm, start=n, concurrency=c) for arm in ServedArm for n in range(3) for c in (1, 4)]
-    servers = conclude(a_validation_request(), loads, Verdict.TABLE, lambda *_: Interval(0.04, 0.03, 0.05), 1.0)
+    foretold = Outcome(Interval(0.04, 0.03, 0.05), 0, None)
+    servers = conclude(a_validation_request(), loads, Verdict.TABLE, lambda *_: foretold, 1.0)
     blocks = [a_block(round=n, step_s=(0.02 + n / 1e3,)) for n in range(6)]
     path.write_text(page(document(a_profile(validation=servers), blocks, ("a remark",))))
     return path

@@ -36,7 +36,7 @@ RUN_HERE = {
 }
 """Commands that need no server, with the exit codes that are answers."""
 
-ON_SERVERS = {"testbed", "validate", "probe", "watch"}
+ON_SERVERS = {"testbed", "tune", "validate", "probe", "watch"}
 """These are run by the tests in tests/engine, on real ones."""
 
 REFUSED = typer.BadParameter.__bases__[0]

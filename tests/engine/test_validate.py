@@ -17,6 +17,7 @@ from dsd_tune.records.profile import Verdict
 from dsd_tune.records.table import Table
 from dsd_tune.records.validation import ServedArm
 from dsd_tune.storage import formats
+from dsd_tune.storage.fingerprint import drafter_digest, model_digest
 
 pytestmark = [pytest.mark.vllm, pytest.mark.slow]
 
@@ -28,12 +29,15 @@ LIMIT_S = 400
 def profile(tmp_path: Path) -> Path:
     """A profile of the tiny model that advises a fixed K, with prompts beside it."""
     target, drafter = make_target(tmp_path / "target"), make_drafter(tmp_path / "eagle")
+    config = {"method": "eagle", "model": str(drafter)}
     fitted = a_decided_profile(
         Verdict.FIXED,
         table=Table.from_dense([2] * 4),
         flags=FLAGS,
-        config={"method": "eagle", "model": str(drafter)},
+        config=config,
         model=str(target),
+        model_digest=model_digest(str(target)),
+        drafter_digest=drafter_digest(config),
     )
     formats.write(formats.PROFILE, tmp_path / "profile.json", fitted)
     prompts = "".join(json.dumps({"prompt": f"Once there were {n} ships."}) + "\n" for n in range(8))

@@ -77,6 +77,8 @@ EXAMPLES = [
     Example("always-zero", planned([[1, 256, 0]]), planned()),
     Example("table-constant", planned([[1, 256, 3]]), planned()),
     Example("k-max-unused", planned(k_max=4), planned()),
+    Example("zero-first", planned([[1, 4, 0], [5, 256, 1]], k_max=1), planned([[1, 256, 0]])),
+    Example("zero-first", planned([[1, 4, 0], [5, 256, 1]], k_max=1), planned([[1, 4, 1], [5, 256, 0]], k_max=1)),
     Example("k-cliff", planned([[1, 32, 3], [33, 256, 0]]), planned(TO_ZERO)),
     Example("k-cliff", planned([[1, 1, 0], [2, 256, 3]]), planned([[1, 1, 0], [2, 256, 1]], k_max=1)),
     Example("release-without-tables", planned(minor=23), planned(minor=24)),

@@ -10,6 +10,7 @@ from matplotlib.patches import StepPatch
 from dsd_tune.engines.cost_law import CostLaw
 from dsd_tune.engines.simulated import SimulatedEngine
 from dsd_tune.model.choices import choices
+from dsd_tune.model.closed_loop import Outcome
 from dsd_tune.records.forecast import Forecast
 from dsd_tune.records.interval import Interval
 from dsd_tune.records.profile import Verdict
@@ -44,7 +45,8 @@ def _validated(starts: int, concurrency: tuple[int, ...] = (1, 4), *, predicted:
         for c in concurrency
     ]
     request = a_validation_request(concurrency=concurrency, requests=(8,) * len(concurrency))
-    foretold = {arm: Interval(time, 0.9 * time, 1.1 * time) for arm, time in TIMES.items()} if predicted else {}
+    times = {arm: Interval(time, 0.9 * time, 1.1 * time) for arm, time in TIMES.items()} if predicted else {}
+    foretold = {arm: Outcome(time, 0, None) for arm, time in times.items()}
     return conclude(request, loads, Verdict.TABLE, lambda arm, _: foretold.get(arm), 1.0)
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from builders import a_load
 
-from dsd_tune.model.served import SAME, compare, judge, measured
+from dsd_tune.model.served import SAME, compare, judge, measured, prefill_s
 from dsd_tune.records.comparison import Said
 from dsd_tune.records.interval import Interval
 from dsd_tune.records.validation import ArmComparison, Load, ServedArm
@@ -104,3 +104,15 @@ def test_a_measured_tpot_has_the_interval_of_its_starts() -> None:
     found = measured(_loads({OFF: 0.04}), OFF, 1)
     assert found.value == pytest.approx(0.044)
     assert found.high / found.low > 1.1
+
+
+def test_a_prompt_costs_what_the_first_token_waits_for() -> None:
+    """Of the thinnest loads without speculation: all clients begin together, and the step itself is no prompt."""
+    loads = [
+        a_load(arm=OFF, concurrency=4, tpot_s=0.04, ttft_s=0.24),
+        a_load(arm=OFF, concurrency=16, tpot_s=0.04, ttft_s=9.0),
+        a_load(arm=TABLE, concurrency=4, tpot_s=0.03, ttft_s=5.0),
+    ]
+    assert prefill_s(loads) == pytest.approx(0.05)
+    assert prefill_s([a_load(arm=TABLE, concurrency=2, tpot_s=0.05, ttft_s=0.15)]) == pytest.approx(0.05)
+    assert prefill_s([a_load(arm=OFF, tpot_s=0.05, ttft_s=0.04)]) == 0

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import a_block, a_failure, a_manifest, a_profile, a_request
+from builders import a_block, a_failure, a_load, a_manifest, a_profile, a_request
 
 from dsd_tune.errors import UsageError
 from dsd_tune.records.profile import Profile
@@ -109,6 +109,20 @@ def _of_version_4(profile: Profile) -> Profile:
     )
 
 
+def test_loads_without_counts_still_load(tmp_path: Path) -> None:
+    """A file of version 1 has no counts and texts of one length; what is appended to it today keeps its own."""
+    path, load = tmp_path / "loads.jsonl", a_load(draft_tokens=7, accepted_tokens=3)
+    formats.write_lines(formats.LOADS, path, [load])
+    header, line = map(json.loads, path.read_text().splitlines())
+    new = ("draft_tokens", "accepted_tokens", "output_lens")
+    old = {key: value for key, value in line.items() if key not in new} | {"output_tokens": load.output_tokens}
+    path.write_text(f"{json.dumps(header | {'version': 1})}\n{json.dumps(old)}\n")
+    formats.append_line(path, load)
+    first, second = formats.read_lines(formats.LOADS, path)
+    assert (first.draft_tokens, first.mean_k, first.output_lens) == (None, None, load.output_lens)
+    assert second == load
+
+
 def test_a_file_says_what_it_is(tmp_path: Path) -> None:
     """A file begins with its kind and version, and holds the record under the kind's word."""
     formats.write(PROFILE, tmp_path / "p", a_profile())
@@ -132,6 +146,7 @@ def test_no_step_is_missing() -> None:
     newest = {
         "manifest": formats.MANIFEST_VERSION,
         "profile": formats.PROFILE_VERSION,
+        "loads": formats.LOADS_VERSION,
     }
     assert set(formats.UPGRADES) == {(word, old) for word, new in newest.items() for old in range(1, new)}
     assert set(formats.SAMPLE_UPGRADES) == set(range(1, formats.SAMPLES_VERSION))

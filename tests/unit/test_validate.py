@@ -2,17 +2,17 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 
 import pytest
 from builders import a_load, a_validation_request
 
-from dsd_tune.errors import EngineFailed
+from dsd_tune.errors import EngineFailed, ProfileMismatch
+from dsd_tune.model.closed_loop import Outcome
 from dsd_tune.records.comparison import Said
 from dsd_tune.records.interval import Interval
 from dsd_tune.records.profile import Verdict
 from dsd_tune.records.validation import ArmCommand, Load, ServedArm, Validation
-from dsd_tune.validate import conclude, exit_code, order, run
+from dsd_tune.validate import conclude, exit_code, order, require_obedient, run
 
 OFF, FIXED, TABLE, TWIN = ServedArm.NO_SPEC, ServedArm.FIXED, ServedArm.TABLE, ServedArm.NO_SPEC_TWIN
 
@@ -60,11 +60,15 @@ class Unseen:
         """Say nothing."""
 
 
+def _outcome(tpot_s: float, mean_k: float = 0.0, length: float | None = None) -> Outcome:
+    return Outcome(Interval(tpot_s, tpot_s, tpot_s), mean_k, length)
+
+
 def _validated(times: dict[ServedArm, float], verdict: Verdict = Verdict.TABLE) -> Validation:
     request = a_validation_request(commands=tuple(ArmCommand(arm, ("model",)) for arm in times))
     loads: list[Load] = []
     run(request, [], LawfulHost(times), loads.append, Unseen())
-    return conclude(request, loads, verdict, lambda arm, c: Interval(times[arm], times[arm], times[arm]), 1.0)
+    return conclude(request, loads, verdict, lambda arm, c: _outcome(times[arm]), 1.0)
 
 
 def test_arms_alternate_in_balanced_order() -> None:
@@ -113,9 +117,21 @@ def test_a_table_is_called_good_only_if_nothing_simpler_beats_it(
 
 
 def test_speculation_advised_off_is_refuted_by_an_arm_that_wins() -> None:
-    """A server that is faster with a fixed K contradicts the advice."""
-    assert _validated({OFF: 0.04, FIXED: 0.03}, Verdict.OFF).said is Said.WORSE
-    assert _validated({OFF: 0.04, FIXED: 0.05}, Verdict.OFF).said is Said.SAME
+    """A server that is faster with a fixed K contradicts the advice; a slower one confirms that there is no gain."""
+    refuted, confirmed = (
+        _validated({OFF: 0.04, FIXED: 0.03}, Verdict.OFF),
+        _validated({OFF: 0.04, FIXED: 0.05}, Verdict.OFF),
+    )
+    assert (refuted.said, exit_code(refuted)) == (Said.WORSE, 5)
+    assert (confirmed.said, exit_code(confirmed)) == (Said.SAME, 4)
+
+
+def test_speculation_advised_off_is_not_confirmed_by_loads_that_cannot_tell() -> None:
+    """After a single start nothing is known, and nothing is claimed."""
+    loads = [a_load(arm=arm, tpot_s=tpot_s) for arm, tpot_s in ((OFF, 0.04), (FIXED, 0.05))]
+    found = conclude(a_validation_request(), loads, Verdict.OFF, lambda *_: None, 1.0)
+    assert (found.said, exit_code(found)) == (Said.UNCLEAR, 5)
+    assert found.outcome == "no speculation is not known to be beaten"
 
 
 def test_a_self_check_fails_where_equals_look_unlike() -> None:
@@ -128,16 +144,86 @@ def test_a_prediction_that_is_off_is_said() -> None:
     """A server half as fast as the profile says is another machine, traffic or drafter."""
     request = a_validation_request()
     loads = [a_load(arm=OFF, start=s, concurrency=c, tpot_s=0.04) for s in range(3) for c in request.concurrency]
-    off = conclude(request, loads, Verdict.OFF, lambda *_: Interval(0.02, 0.02, 0.02), 1.0)
+    off = conclude(request, loads, Verdict.OFF, lambda *_: _outcome(0.02), 1.0)
     assert any("2 of 2 predictions are more than 10% off (from -50% to -50%)" in r for r in off.remarks)
-    near = conclude(request, loads, Verdict.OFF, lambda *_: Interval(0.041, 0.04, 0.042), 1.0)
+    near = conclude(request, loads, Verdict.OFF, lambda *_: _outcome(0.041), 1.0)
     assert not any("predictions" in remark for remark in near.remarks)
+
+
+def test_what_a_slower_machine_leaves_of_an_error_is_said() -> None:
+    """All arms half as fast as foretold, and one a further 5 %: that is what the advice has to answer for."""
+    loads = [a_load(arm=arm, start=s, tpot_s=t) for s in range(3) for arm, t in ((OFF, 0.08), (TABLE, 0.063))]
+    expected = {OFF: _outcome(0.04), TABLE: _outcome(0.03)}
+    found = conclude(a_validation_request(), loads, Verdict.TABLE, lambda arm, _: expected[arm], 1.0)
+    assert any("against no speculation they are off by -5% to -5%" in remark for remark in found.remarks)
 
 
 def test_failed_requests_and_few_starts_are_said() -> None:
     """What makes a comparison weak stands beside it."""
     request = a_validation_request()
-    loads = [replace(a_load(arm=OFF, start=0, concurrency=c), failed=1) for c in request.concurrency]
+    loads = [a_load(arm=OFF, start=0, concurrency=c, failed=1, output_lens=(128,) * 7) for c in request.concurrency]
     remarks = conclude(request, loads, Verdict.OFF, lambda *_: None, 1.0).remarks
     assert any("failed" in r for r in remarks)
     assert any("fewer than 3" in r for r in remarks)
+
+
+def _drafting(arm: ServedArm, k: float, *, accepted: int = 0) -> Load:
+    """Eight requests of 129 tokens, the first of each from its prefill, with K drafts in each step that is left."""
+    steps = 8 * 128 - accepted
+    return a_load(
+        arm=arm, concurrency=4, output_lens=(129,) * 8, draft_tokens=round(k * steps), accepted_tokens=accepted
+    )
+
+
+@pytest.mark.parametrize(
+    ("arm", "k", "expected", "said"),
+    [
+        (TABLE, 3, 1.1, "drafted 3.0 tokens for a request in a step, and the profile says 1.1: it ignores the table"),
+        (TABLE, 1, 0.1, "it ignores the table, or runs another"),
+        (TABLE, 1, 2.9, "it ignores the table, or runs another"),
+        (TABLE, 0, 2, "it ignores the table, or runs another"),
+        (OFF, 2, 0, "it speculates"),
+        (TWIN, 2, 0, "it speculates"),
+        (FIXED, 2, 3, "it runs something else"),
+    ],
+)
+def test_a_server_that_does_something_else_is_refused(arm: ServedArm, k: float, expected: float, said: str) -> None:
+    """However well its drafts are accepted, what it drafted tells, and the message names the arm."""
+    for accepted in (0, 500):
+        with pytest.raises(ProfileMismatch, match=said) as found:
+            require_obedient(_drafting(arm, k, accepted=accepted), _outcome(0.04, expected))
+        assert arm.words in str(found.value)
+
+
+def test_a_server_that_obeys_or_does_not_tell_is_not_refused() -> None:
+    """Ramps may move the mean a little; nothing is said without counts, nor where nothing is expected."""
+    require_obedient(_drafting(TABLE, 1.2), _outcome(0.04, 1.0))
+    require_obedient(a_load(arm=TABLE, draft_tokens=None, accepted_tokens=None), _outcome(0.04, 3.0))
+    require_obedient(_drafting(TABLE, 3), None)
+
+
+def test_a_method_that_takes_k_for_a_cap_may_draft_less() -> None:
+    """N-gram matching finds no drafts for some steps; more than K it never proposes."""
+    require_obedient(_drafting(TABLE, 0.4), _outcome(0.04, 3.0), may_draft_less=True)
+    with pytest.raises(ProfileMismatch):
+        require_obedient(_drafting(TABLE, 3), _outcome(0.04, 1.0), may_draft_less=True)
+
+
+def test_a_drafter_that_is_accepted_unlike_in_the_sweep_is_named() -> None:
+    """Random weights give a token a step; that is no matter of the machine, and 5 % are none of anything."""
+    request = a_validation_request()
+
+    def remarks(length: float) -> str:
+        loads = [a_load(arm=FIXED, start=s, acceptance_length=length) for s in range(3)]
+        return " ".join(conclude(request, loads, Verdict.FIXED, lambda *_: _outcome(0.04, 2, 1.9), 1.0).remarks)
+
+    assert "yields 1.02 tokens on servers and 1.90 in the sweep (fixed K, 1 at a time)" in remarks(1.02)
+    assert "another drafter, or one whose weights were not loaded" in remarks(1.02)
+    assert "yields" not in remarks(1.81)
+
+
+def test_what_else_is_to_be_said_comes_along() -> None:
+    """Remarks of whoever asks stand first."""
+    loads = [a_load(arm=OFF, start=s) for s in range(3)]
+    found = conclude(a_validation_request(), loads, Verdict.OFF, lambda *_: None, 1.0, ["a word"])
+    assert found.remarks[0] == "a word"

@@ -6,6 +6,7 @@ from itertools import takewhile
 from builders import a_load, a_validation_request
 from rich.console import Console
 
+from dsd_tune.model.closed_loop import Outcome
 from dsd_tune.records.interval import Interval
 from dsd_tune.records.profile import Verdict
 from dsd_tune.records.validation import ServedArm
@@ -23,7 +24,9 @@ def _printed(starts: int) -> str:
         for c in (1, 128)
     ]
     request = a_validation_request(concurrency=(1, 128), requests=(8, 256))
-    found = conclude(request, loads, Verdict.TABLE, lambda arm, _: Interval(times[arm], times[arm], 0.3), 1.0)
+    found = conclude(
+        request, loads, Verdict.TABLE, lambda arm, _: Outcome(Interval(times[arm], times[arm], 0.3), 0, None), 1.0
+    )
     text = StringIO()
     Console(file=text, width=80).print(render(found))
     return text.getvalue()
