@@ -12,22 +12,20 @@ from __future__ import annotations
 import json
 import os
 import random
-import socket
 import sys
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
 from pathlib import Path
 from statistics import fmean, median
 
 import numpy as np
+from arms import pasted, sitting
 from streaming import Stream, asked
 
-from dsd_tune.engines.vllm_server import VllmServer, vllm_server
-from dsd_tune.model.choices import NO_SPECULATION, TABLE, Choice, choices
+from dsd_tune.engines.vllm_server import VllmServer
+from dsd_tune.model.choices import NO_SPECULATION, Choice, choices
 from dsd_tune.model.recalled import surface_of
-from dsd_tune.records.profile import Profile
 from dsd_tune.records.trace import Request
 from dsd_tune.replay import replay
 from dsd_tune.storage import formats
@@ -59,11 +57,7 @@ def main() -> None:
     assert profile.request is not None
     model, prompts = profile.request.model, [prompt.text for prompt in load_prompts(prepare(print).prompts)]
     texts = [prompts[n % len(prompts)] for n in range(REQUESTS)]
-    with ExitStack() as stack:
-        servers = {
-            name: stack.enter_context(vllm_server(model, flags, free_port(), out / f"{number}.log"))
-            for number, (name, flags) in enumerate(configs(profile).items())
-        }
+    with sitting(profile, pasted(profile), out) as servers:
         for server in servers.values():
             play(server, model, texts, TRACES["rollout"])
         prefill = prefill_tokens_per_s(servers[NO_SPECULATION], model, prompts)
@@ -73,30 +67,6 @@ def main() -> None:
     known = choices(surface, profile.request.max_num_seqs, profile.decision.table).known
     raw = {name: compare(name, runs, [c for c in known if c.name in runs], prefill) for name, runs in served.items()}
     (out / "replay_on_server.json").write_text(json.dumps(raw, indent=1) + "\n", encoding="utf-8")
-
-
-def configs(profile: Profile) -> dict[str, list[str]]:
-    """The flags of each choice's server."""
-    assert profile.request is not None
-    assert profile.decision.table is not None
-    drafter, table = json.loads(profile.request.speculative_config), profile.decision.table
-    fixed = drafter | {"num_speculative_tokens": profile.decision.fixed_k}
-    by_table = drafter | {
-        "num_speculative_tokens": table.k_max,
-        "num_speculative_tokens_per_batch_size": table.as_lists(),
-    }
-    shared = ["--max-num-seqs", str(profile.request.max_num_seqs), *profile.request.engine_flags]
-    # What is sent again must cost again.
-    shared.append("--no-enable-prefix-caching")
-    named = {f"K={profile.decision.fixed_k}": fixed, TABLE: by_table}
-    return {NO_SPECULATION: shared} | {n: [*shared, "--speculative-config", json.dumps(c)] for n, c in named.items()}
-
-
-def free_port() -> int:
-    """A port that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def take_turns(

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import os
 import statistics
 import sys
@@ -21,6 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 
+from arms import ratio, told
 from streaming import Stream, asked
 
 from dsd_tune.cli.request import TESTBED_FLAGS
@@ -95,18 +95,11 @@ def alternate(
     step = [[t * n for t, n in zip(*side, strict=True)] for side in zip(tpot, length, strict=True)]
     print(
         f"K={k} B={batch_size:<3} TPOT {1000 * statistics.median(tpot[0]):6.1f} ms in process, "
-        f"{1000 * statistics.median(tpot[1]):6.1f} served, ratio {ratio(*tpot)}; step time {ratio(*step)}; "
-        f"acceptance length {ratio(*length)}",
+        f"{1000 * statistics.median(tpot[1]):6.1f} served, ratio {told(ratio(*tpot))}; step time {told(ratio(*step))}; "
+        f"acceptance length {told(ratio(*length))}",
         flush=True,
     )
     return row
-
-
-def ratio(inside: list[float], outside: list[float]) -> str:
-    """The second over the first, turn by turn, as a geometric mean with its 95 % interval."""
-    logs = [math.log(b / a) for a, b in zip(inside, outside, strict=True)]
-    mean, half = statistics.mean(logs), 1.96 * statistics.stdev(logs) / len(logs) ** 0.5
-    return f"{math.exp(mean):.3f} [{math.exp(mean - half):.3f}, {math.exp(mean + half):.3f}]"
 
 
 def measured(engine: RunningEngine, batch_size: int, k: int) -> tuple[float, float]:

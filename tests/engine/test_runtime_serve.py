@@ -1,19 +1,17 @@
-"""A profile on a real `vllm serve`: applied, replaced under load, refused."""
+"""A profile on a real `vllm serve`: applied, replaced, refused."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from threading import Event
 
 import pytest
-from engine.traffic import TinyServing, our_metrics
+from engine.traffic import ServedPair, our_metrics
 from serving import write_profile
 
 from dsd_tune.engines.held_load import read_at
 from dsd_tune.engines.scrape import Scrape
-from dsd_tune.engines.vllm_server import DraftCounters, VllmServer
+from dsd_tune.engines.vllm_server import VllmServer
 from dsd_tune.errors import EngineFailed
 from dsd_tune.probe import probe
 from dsd_tune.records.table import Table
@@ -26,37 +24,23 @@ SWAPPED = Table.from_dense([1, 1, 3, 3, 3, 3, 3, 3])
 
 
 @pytest.fixture(scope="module")
-def tiny(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TinyServing]:
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedPair]:
     """The tiny model, on one thread a process."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("VLLM_CPU_OMP_THREADS_BIND", "nobind")
         patch.setenv("OMP_NUM_THREADS", "1")
-        yield TinyServing(tmp_path_factory.mktemp("tiny"))
+        yield ServedPair.tiny(tmp_path_factory.mktemp("tiny"))
 
 
-def counted(tiny: TinyServing, server: VllmServer, requests: int) -> DraftCounters:
-    """What vLLM counts while that many requests decode side by side."""
-    before = server.draft_counters()
-    with ThreadPoolExecutor(requests) as pool:
-        list(pool.map(lambda n: tiny.complete(server, 48, n), range(requests)))
-    return server.draft_counters().since(before)
-
-
-def k_of_one_request(tiny: TinyServing, server: VllmServer) -> float:
-    """Draft tokens a draft, of a request that is alone."""
-    counters = counted(tiny, server, 1)
-    return counters.draft_tokens / counters.drafts
-
-
-def test_a_profile_runs_a_plain_server(tiny: TinyServing) -> None:
-    """vLLM drafts what the profile's table says, exports what it did, and follows replaced profiles under load."""
+def test_a_profile_runs_a_plain_server(tiny: ServedPair) -> None:
+    """vLLM drafts what the profile's table says, exports what it did, and follows replaced profiles."""
     path = tiny.folder / "profile.json"
     write_profile(path, tiny.profile(TABLE))
     with tiny.serve({"DSD_TUNE_PROFILE": str(path)}) as server:
         assert "is applied: policy table, K by batch size: 1-2: 3, 3-8: 1" in server.log.read_text()
         tiny.complete(server, 8)
-        assert k_of_one_request(tiny, server) == 3
-        many = counted(tiny, server, 8)
+        assert tiny.k_of_one_request(server) == 3
+        many = tiny.counted(server, 8)
         assert many.draft_tokens / many.drafts < 2
         metrics = our_metrics(server)
         # Random weights accept nothing, which is drift; but nothing was refused.
@@ -69,64 +53,30 @@ def test_a_profile_runs_a_plain_server(tiny: TinyServing) -> None:
         follow_replacements(tiny, server, path)
 
 
-def follow_replacements(tiny: TinyServing, server: VllmServer, path: Path) -> None:
-    """Replace the profile again and again while requests come and go, and once by rubbish."""
-    over = Event()
-
-    def keep_busy(number: int) -> int:
-        done = 0
-        while not over.is_set():
-            tiny.complete(server, 20, number)
-            done += 1
-        return done
-
-    with ThreadPoolExecutor(4) as pool:
-        busy = [pool.submit(keep_busy, number) for number in range(4)]
-        try:
-            for number in range(100):
-                write_profile(path, tiny.profile(SWAPPED if number % 2 else TABLE))
-                over.wait(0.05)
-        finally:
-            over.set()
-        assert all(one.result() > 0 for one in busy)
-    until_taken(tiny, server, 1)
+def follow_replacements(tiny: ServedPair, server: VllmServer, path: Path) -> None:
+    """Replace the profile, once by rubbish."""
+    write_profile(path, tiny.profile(SWAPPED))
+    assert tiny.until(server, lambda: tiny.k_of_one_request(server) == 1)
     path.write_text("{")
-    until_said(tiny, server, "what ran before goes on")
-    assert k_of_one_request(tiny, server) == 1
+    assert tiny.until(server, lambda: "what ran before goes on" in server.log.read_text())
+    assert tiny.k_of_one_request(server) == 1
     write_profile(path, tiny.profile(TABLE))
-    until_taken(tiny, server, 3)
+    assert tiny.until(server, lambda: tiny.k_of_one_request(server) == 3)
 
 
-def until_taken(tiny: TinyServing, server: VllmServer, k: int) -> None:
-    """Send requests until a replaced profile must have been read; then one alone runs at `k`."""
-    for _ in range(50):
-        if k_of_one_request(tiny, server) == k:
-            return
-    pytest.fail(f"K={k} was not taken")
-
-
-def until_said(tiny: TinyServing, server: VllmServer, words: str) -> None:
-    """Send requests until the server's log says so."""
-    for _ in range(50):
-        tiny.complete(server, 20)
-        if words in server.log.read_text():
-            return
-    pytest.fail(f"the log does not say {words!r}")
-
-
-def test_a_profile_that_does_not_fit_leaves_vllm_alone(tiny: TinyServing) -> None:
+def test_a_profile_that_does_not_fit_leaves_vllm_alone(tiny: ServedPair) -> None:
     """One line says why, and every request runs at vLLM's own fixed K."""
     path = tiny.folder / "misfit.json"
     write_profile(path, tiny.profile(TABLE))
     with tiny.serve({"DSD_TUNE_PROFILE": str(path)}, k_max=2) as server:
         tiny.complete(server, 8)
-        assert k_of_one_request(tiny, server) == 2
+        assert tiny.k_of_one_request(server) == 2
         lines = [line for line in server.log.read_text().splitlines() if "dsd-tune" in line]
         assert ["needs K=3, and num_speculative_tokens is 2" in line for line in lines] == [True]
         assert our_metrics(server)['state{state="refused"}'] == 1
 
 
-def test_strictness_refuses_to_start(tiny: TinyServing) -> None:
+def test_strictness_refuses_to_start(tiny: ServedPair) -> None:
     """Instead of serving without the profile, `vllm serve` ends, and its last words say why."""
     path = tiny.folder / "misfit.json"
     write_profile(path, tiny.profile(TABLE))
