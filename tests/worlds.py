@@ -6,7 +6,7 @@ from random import Random
 from typing import Any
 
 import numpy as np
-from builders import swept
+from sweeping import swept
 
 from dsd_tune.engines.cost_law import CostLaw
 from dsd_tune.engines.simulated import Noise, SimulatedEngine

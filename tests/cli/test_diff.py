@@ -20,7 +20,7 @@ def _saved(path: Path, profile: Profile) -> Path:
 
 
 def _swept(seed: int, slower: float = 1.0) -> Profile:
-    from builders import swept
+    from sweeping import swept
 
     from dsd_tune.engines.cost_law import CostLaw
 

@@ -4,7 +4,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import a_manifest, swept
+from builders import a_manifest
+from sweeping import swept
 
 from dsd_tune.engines.cost_law import CostLaw
 from dsd_tune.engines.simulated import Noise, SimulatedEngine

@@ -3,7 +3,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import a_profile, swept
+from builders import a_profile
+from sweeping import swept
 
 from dsd_tune.cli.aim import stated_aim
 from dsd_tune.engines.cost_law import CostLaw

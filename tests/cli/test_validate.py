@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import fitted, swept
 from simulated_host import lay
+from sweeping import fitted, swept
 
 from dsd_tune.engines.cost_law import CostLaw
 from dsd_tune.engines.simulated import Noise, SimulatedEngine

@@ -12,8 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from builders import fitted, swept
 from engine.tiny_model import PROMPTS, make_drafter, make_target
+from sweeping import fitted, swept
 
 from dsd_tune.cli.trial_request import stated_request
 from dsd_tune.engines.cost_law import CostLaw

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from builders import swept
+from sweeping import swept
 
 from dsd_tune.engines.cost_law import CostLaw
 from dsd_tune.engines.simulated import Noise, SimulatedEngine

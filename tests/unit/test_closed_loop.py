@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from builders import a_profile, fitted, swept
+from builders import a_profile
 from queueing_truth import step_by_step
+from sweeping import fitted, swept
 
 from dsd_tune.engines.cost_law import CostLaw
 from dsd_tune.engines.simulated import Noise, SimulatedEngine

@@ -5,8 +5,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from builders import a_decided_profile, a_manifest, a_request, an_environment, swept
+from builders import a_decided_profile, a_manifest, a_request, an_environment
 from rich.console import Console
+from sweeping import swept
 
 from dsd_tune.emit.decision import doubts, engine_flags
 from dsd_tune.engines.cost_law import CostLaw

@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from builders import Shelf, swept
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sweeping import Shelf, swept
 
 from dsd_tune.engines.cost_law import CostLaw
 from dsd_tune.engines.simulated import Noise, SimulatedEngine

@@ -1,4 +1,5 @@
-from builders import A_CONDITION, a_shelf, a_sweep, swept
+from builders import A_CONDITION
+from sweeping import a_shelf, a_sweep, swept
 
 from dsd_tune.cli.judge import fixed_k, judge
 from dsd_tune.engines.cost_law import CostLaw

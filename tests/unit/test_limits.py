@@ -3,7 +3,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from builders import a_profile, swept
+from builders import a_profile
+from sweeping import swept
 
 from dsd_tune.engines.cost_law import CostLaw
 from dsd_tune.engines.simulated import Noise, SimulatedEngine

@@ -2,8 +2,9 @@ from dataclasses import replace
 from io import StringIO
 
 import pytest
-from builders import a_block, a_failure, a_shelf, a_sweep
+from builders import a_block, a_failure
 from rich.console import Console
+from sweeping import a_shelf, a_sweep
 
 from dsd_tune.engines.simulated import NO_NOISE, SimulatedEngine
 from dsd_tune.model.undecided import Undecided

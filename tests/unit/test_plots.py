@@ -5,11 +5,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from builders import a_block, a_failure, a_profile, fitted, fitted_import, swept
+from builders import a_block, a_failure, a_profile, fitted_import
 from matplotlib.collections import LineCollection
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
+from sweeping import fitted, swept
 
 from dsd_tune.engines.cost_law import CostLaw
 from dsd_tune.engines.simulated import Noise, SimulatedEngine

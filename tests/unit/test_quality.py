@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from builders import Shelf, a_failure, swept
+from builders import a_failure
+from sweeping import Shelf, swept
 
 from dsd_tune.engines.cost_law import CostLaw
 from dsd_tune.engines.simulated import Noise, SimulatedEngine

@@ -3,9 +3,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from builders import Shelf, Silent, a_request, a_shelf, a_sweep, asked_for, starts_of, swept
+from builders import a_request
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sweeping import Shelf, Silent, a_shelf, a_sweep, asked_for, starts_of, swept
 
 from dsd_tune.engines.cost_law import CostLaw
 from dsd_tune.engines.simulated import SimulatedEngine

@@ -1,5 +1,6 @@
 import pytest
-from builders import A_CONDITION, Silent, a_shelf, a_sweep, asked_for, starts_of, swept
+from builders import A_CONDITION
+from sweeping import Silent, a_shelf, a_sweep, asked_for, starts_of, swept
 
 from dsd_tune.engines.simulated import NO_NOISE, SimulatedEngine
 from dsd_tune.plan import Slot
