@@ -60,5 +60,10 @@ Concurrency = Annotated[
     typer.Option(metavar="N,N,...", help="Requests at a time, up to the largest batch size. Default: 1,4,16."),
 ]
 Duration = Annotated[float, typer.Option(min=1, help="Seconds a load should last.")]
-OutputLen = Annotated[int, typer.Option(min=2, help="Most output tokens of a request; the model may end it before.")]
+OutputLen = Annotated[
+    int | None,
+    typer.Option(
+        min=2, help="Most output tokens of a request. Default: half the sweep's context, so that depths are alike."
+    ),
+]
 Port = Annotated[int, typer.Option(min=1, max=65535, help="On the loopback, for the servers started here.")]

@@ -60,7 +60,7 @@ def stated_request(
     concurrency: str | None,
     starts: int,
     duration_s: float,
-    output_tokens: int,
+    output_tokens: int | None,
     policy: PolicyName | None = None,
     adaptive_verification: bool = False,
     self_check: bool = False,
@@ -77,6 +77,7 @@ def stated_request(
     if profile.request is None:
         raise UsageError("an import names no model to serve.", "Validate the profile of a sweep.")
     at_a_time = levels(concurrency, profile.decision.max_num_seqs)
+    output_tokens = output_tokens or max(2, profile.request.contexts[0] // 2)
     expectations = Expectations(profile)
     if served_elsewhere:
         arms: Iterator[ArmCommand] = iter(())

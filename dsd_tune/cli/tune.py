@@ -41,7 +41,7 @@ def tune(
     target_regret: flags.TargetRegret = "2%",
     concurrency: flags.Concurrency = None,
     duration: flags.Duration = 20.0,
-    output_len: flags.OutputLen = 128,
+    output_len: flags.OutputLen = None,
     port: flags.Port = 8011,
     json_: Annotated[bool, typer.Option("--json", help="Print verdict, record and command as JSON.")] = False,
     engine_flags: flags.EngineFlags = None,

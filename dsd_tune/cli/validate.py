@@ -21,7 +21,7 @@ def validate(
     testbed: Annotated[bool, typer.Option("--testbed", help="Use the testbed's prompts.")] = False,
     starts: Annotated[int, typer.Option(min=1, help="Server starts an arm.")] = 3,
     duration: flags.Duration = 20.0,
-    output_len: flags.OutputLen = 128,
+    output_len: flags.OutputLen = None,
     policy: Annotated[
         PolicyName | None, typer.Option(help="Also the table's server with this policy of the runtime.")
     ] = None,
