@@ -34,7 +34,8 @@ def adaptive_arm(profile: Profile) -> ArmCommand:
 
 def _require_able(profile: Profile, config: dict[str, object]) -> None:
     assert profile.request
-    flags = ["--max-num-seqs", str(max_num_seqs(profile)), *engine_flags(profile)]
+    flags = ["--model", profile.request.model, "--speculative-config", json.dumps(config)]
+    flags += ["--max-num-seqs", str(max_num_seqs(profile)), *engine_flags(profile)]
     leave_out = "Leave --adaptive-verification out."
     try:
         configured = configure(profile.request.model, config, flags, {})

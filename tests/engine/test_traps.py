@@ -7,7 +7,7 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -107,12 +107,10 @@ def deaf_server(profile: Path, quiet_cores: None, tmp_path_factory: pytest.TempP
     facts.mkdir()
     (facts / "METADATA").write_text("Metadata-Version: 2.1\nName: deaf\nVersion: 1.0\n")
     (facts / "entry_points.txt").write_text("[vllm.general_plugins]\ndeaf = deaf:make_deaf\n")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")]))
-        yield from _serve(profile)
+    yield from _serve(profile, {"PYTHONPATH": os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")])})
 
 
-def _serve(profile: Path) -> Iterator[VllmServer]:
+def _serve(profile: Path, environment: Mapping[str, str] | None = None) -> Iterator[VllmServer]:
     fitted_profile = formats.read(formats.PROFILE, profile)
     request = stated_request(
         fitted_profile,
@@ -127,7 +125,7 @@ def _serve(profile: Path) -> Iterator[VllmServer]:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    with vllm_server(model, arguments, port, profile.with_name(f"serve-{port}.log")) as running:
+    with vllm_server(model, arguments, port, profile.with_name(f"serve-{port}.log"), runtime=environment) as running:
         yield running
 
 
