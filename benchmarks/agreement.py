@@ -1,7 +1,8 @@
 """Do independent sweeps agree? `agreement.py RUN RUN...`, each a run directory that `dsd-tune fit` has fitted.
 
 Wherever two tables choose another K, each run is asked how much its own choice saves of TPOT over the other's. They
-agree if both intervals cover zero: then both knew that this was undecided.
+agree if both intervals cover zero: then both knew that this was undecided. Beside it stands what the table of the other
+would have saved of TPOT over the own, every doubling of the batch size counting alike.
 """
 
 from __future__ import annotations
@@ -12,8 +13,11 @@ from functools import cached_property
 from itertools import combinations, groupby
 from pathlib import Path
 
+import numpy as np
+
 from dsd_tune.fit import Fit
 from dsd_tune.model.choices import Choice, choices
+from dsd_tune.model.sampled import Sampled
 from dsd_tune.records.interval import Interval
 from dsd_tune.records.table import Table
 from dsd_tune.storage import formats
@@ -34,8 +38,19 @@ class Sweep:
 
     def saving(self, batch_size: int, k: int, other: int) -> Interval:
         """Share of TPOT that `k` saves over `other`, as a difference of logarithms."""
-        mine, theirs = (self._choices[f"K={wanted}"].log_tpot for wanted in (k, other))
-        return (theirs - mine)[batch_size - 1].interval()
+        return (self._log_tpot(other, batch_size) - self._log_tpot(k, batch_size)).interval()
+
+    def saving_of(self, other: Table) -> Interval:
+        """Share of TPOT that `other` saves over the own table, on the surface measured here."""
+        sizes = range(1, self.table.max_num_seqs + 1)
+        weights = np.array([1 / b for b in sizes])
+        saved = [self._log_tpot(self.table.k_at(b), b) - self._log_tpot(other.k_at(b), b) for b in sizes]
+        point = np.array([one.point for one in saved]) @ weights / weights.sum()
+        draws = np.array([one.draws for one in saved]).T @ weights / weights.sum()
+        return Sampled(point, draws).interval()
+
+    def _log_tpot(self, k: int, batch_size: int) -> Sampled:
+        return self._choices[f"K={k}"].log_tpot[batch_size - 1]
 
     @cached_property
     def _choices(self) -> dict[str, Choice]:
@@ -57,6 +72,8 @@ def main(paths: list[str]) -> None:
 def agree(one: Sweep, other: Sweep) -> bool:
     """Whether both are unsure wherever they differ."""
     fine = True
+    swapped = one.saving_of(other.table), other.saving_of(one.table)
+    print(f"{one.path.name} against {other.path.name}: each with the other's table saves {shown(*swapped)}")
     sizes = range(1, one.table.max_num_seqs + 1)
     for ks, group in groupby(sizes, lambda b: (one.table.k_at(b), other.table.k_at(b))):
         if ks[0] == ks[1]:
@@ -65,12 +82,14 @@ def agree(one: Sweep, other: Sweep) -> bool:
             told = one.saving(batch_size, *ks), other.saving(batch_size, *reversed(ks))
             unsure = [saved.low <= 0 <= saved.high for saved in told]
             fine &= all(unsure)
-            shown = ", ".join(f"{saved.value:+.1%} [{saved.low:+.1%}, {saved.high:+.1%}]" for saved in told)
-            print(
-                f"  {one.path.name} against {other.path.name}, B={batch_size}: K={ks[0]} against {ks[1]}, saves {shown}"
-                f"{'' if all(unsure) else '  SURE'}"
-            )
+            sure = "" if all(unsure) else "  SURE"
+            print(f"  B={batch_size}: the own K ({ks[0]} and {ks[1]}) saves {shown(*told)}{sure}")
     return fine
+
+
+def shown(*saved: Interval) -> str:
+    """Each with its interval."""
+    return ", ".join(f"{one.value:+.1%} [{one.low:+.1%}, {one.high:+.1%}]" for one in saved)
 
 
 if __name__ == "__main__":
