@@ -8,9 +8,10 @@ would have saved of TPOT over the own, every doubling of the batch size counting
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import combinations, groupby
+from itertools import combinations, groupby, product
 from pathlib import Path
 
 import numpy as np
@@ -67,6 +68,21 @@ def main(paths: list[str]) -> None:
     pairs = list(combinations(sweeps, 2))
     agreeing = sum(agree(one, other) for one, other in pairs)
     print(f"{agreeing} of {len(pairs)} pairs agree")
+    print(f"scatter of the runs over what their intervals say: {scatter(sweeps):.2f} (chi-square over its freedom)")
+
+
+def scatter(sweeps: Sequence[Sweep]) -> float:
+    """About 1 if intervals are right: how far runs are apart in K against K=1, at every doubling of the batch size."""
+    ks = range(2, max(sweep.table.k_max for sweep in sweeps) + 1)
+    sizes = [2**n for n in range(sweeps[0].table.max_num_seqs.bit_length())]
+    found = []
+    for batch_size, k in product(sizes, ks):
+        saved = [sweep.saving(batch_size, k, 1) for sweep in sweeps]
+        values = np.array([one.value for one in saved])
+        variances = np.array([((one.high - one.low) / 3.92) ** 2 for one in saved])
+        mean = np.average(values, weights=1 / variances)
+        found.append(float(np.sum((values - mean) ** 2 / variances)) / (len(sweeps) - 1))
+    return float(np.mean(found))
 
 
 def agree(one: Sweep, other: Sweep) -> bool:
