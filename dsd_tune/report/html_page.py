@@ -81,9 +81,17 @@ def _part(part: Part) -> Html:
             button = element("button", "Copy", type="button")
             return element("div", button, element("pre", element("code", part.text)), class_="paste")
         case Points():
-            return element("ul", *(element("li", sentence) for sentence in part.sentences))
+            return element("ul", *(element("li", _with_code(sentence)) for sentence in part.sentences))
         case Picture():
             return _picture(part)
+
+
+def _with_code(sentence: str) -> Html:
+    """What stands between two backticks is code."""
+    pieces = sentence.split("`")
+    if len(pieces) % 2 == 0:
+        return joined(sentence)
+    return joined(*(element("code", piece) if odd % 2 else piece for odd, piece in enumerate(pieces)))
 
 
 def _grid(grid: Grid) -> Html:

@@ -25,7 +25,9 @@ def pictures(profile: Profile, samples: Sequence[Block | Failure]) -> Iterator[P
         weighted = f"{_CHOICES} In the mean, which is of {profile.decision.objective}, {profile.decision.weights}."
         yield Picture("choices", weighted, partial(choices_plot, profile))
     if any(cell.step_s and cell.cell.k for cell in profile.cells):
-        yield Picture("step_time", f"{_STEP_TIME} {_critical(profile)}", partial(step_time_plot, profile))
+        yield Picture(
+            "step_time", " ".join([*_step_time(profile), _critical(profile)]), partial(step_time_plot, profile)
+        )
     if any(length.k for length in profile.acceptance_lengths) or profile.acceptance:
         yield Picture("acceptance", _ACCEPTANCE, partial(acceptance_plot, profile))
     if profile.validation and profile.validation.comparisons:
@@ -48,6 +50,14 @@ def _has_gains(profile: Profile) -> bool:
     return any(cell.gain for cell in profile.cells if cell.cell.arm is not Arm.NO_SPEC)
 
 
+def _step_time(profile: Profile) -> Iterator[str]:
+    yield "Verification is nearly free while step time is flat."
+    if profile.environment and profile.environment.graphs_dsd.capture_sizes:
+        yield "Ticks at the bottom are CUDA-graph sizes."
+    yield "The grey band is the 95 % interval of the size at which step time begins to rise."
+    yield _critical(profile)
+
+
 def _critical(profile: Profile) -> str:
     if profile.critical is None:
         return "There are too few cells for a law."
@@ -67,10 +77,6 @@ _GAIN = (
     "What is not significant stands in brackets. Framed: chosen. Hatched: not measured, so nothing is claimed."
 )
 _CHOICES = "The same gain for each choice that was weighed, with 95 % intervals. Right: the mean that decides."
-_STEP_TIME = (
-    "Verification is nearly free while step time is flat. Ticks at the bottom are CUDA-graph sizes. The grey band is "
-    "the 95 % interval of the size at which step time begins to rise."
-)
 _ACCEPTANCE = (
     "Left, where it is known: share of the drafts at a position accepted with all before them. Right: tokens a "
     "sequence gets from a step, the bonus token included. Intervals are 95 %."

@@ -15,6 +15,7 @@ from dsd_tune.report.document import Code, Document, Grid, Points, Section
 from dsd_tune.report.html_page import page
 from dsd_tune.report.html_text import Html, element, joined, void
 from dsd_tune.report.markdown import markdown
+from dsd_tune.report.pictures import pictures
 
 HOSTILE = "</script><script>alert(1)</script><img src=http://evil.example/x onerror=alert(1)> `*_[a](b)|"
 
@@ -181,3 +182,21 @@ def test_a_lopsided_grid_is_refused() -> None:
     with pytest.raises(ValueError, match="every row needs 2 entries"):
         Grid(("a", "b"), (("1",),))
     assert Points(("one",)).sentences == ("one",)
+
+
+def test_commands_in_sentences_are_code() -> None:
+    """What stands between backticks is shown as code, escaped as ever; a lone backtick is a character."""
+    profile = replace(a_profile(), warnings=(a_warning(said="ask `doctor <x>` first"), a_warning(said="a ` b")))
+    text = page(document(profile, [], ()))
+    assert "ask <code>doctor &lt;x&gt;</code> first" in text
+    assert "a ` b" in text
+
+
+@pytest.mark.parametrize("sizes", [(), (1, 2, 4)])
+def test_a_caption_speaks_of_what_is_drawn(sizes: tuple[int, ...]) -> None:
+    """CUDA-graph sizes are explained under the step times only where there are some."""
+    profile = a_decided_profile()
+    assert profile.environment
+    environment = replace(profile.environment, graphs_dsd=replace(profile.environment.graphs_dsd, capture_sizes=sizes))
+    captions = [picture.caption for picture in pictures(replace(profile, environment=environment), [])]
+    assert any("CUDA-graph sizes" in caption for caption in captions) == bool(sizes)
