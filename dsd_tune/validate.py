@@ -181,9 +181,10 @@ def _remarks(loads: Sequence[Load], predictions: Sequence[Prediction]) -> Iterab
     errors = [p.error for p in predictions if p.error is not None]
     off = [error for error in errors if abs(error) > NEAR]
     if off:
+        by = " to ".join(dict.fromkeys(f"{error:+.0%}" for error in (min(off), max(off))))
         yield (
-            f"{len(off)} of {len(errors)} predictions are more than {NEAR:.0%} off (from {min(off):+.0%} to "
-            f"{max(off):+.0%}): another machine, load beside it, traffic or drafter than the sweep's"
+            f"{len(off)} of {len(errors)} predictions {'is' if len(off) == 1 else 'are'} more than {NEAR:.0%} off ({by}): "
+            "another machine, load beside it, traffic or drafter than the sweep's"
         )
         yield from _without_the_machine(predictions)
 
