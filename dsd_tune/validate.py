@@ -183,8 +183,8 @@ def _remarks(loads: Sequence[Load], predictions: Sequence[Prediction]) -> Iterab
     if off:
         by = " to ".join(dict.fromkeys(f"{error:+.0%}" for error in (min(off), max(off))))
         yield (
-            f"{len(off)} of {len(errors)} predictions {'is' if len(off) == 1 else 'are'} more than {NEAR:.0%} off ({by}): "
-            "another machine, load beside it, traffic or drafter than the sweep's"
+            f"{len(off)} of {len(errors)} predictions are more than {NEAR:.0%} off ({by}): another machine, load "
+            "beside it, traffic or drafter than the sweep's"
         )
         yield from _without_the_machine(predictions)
 
