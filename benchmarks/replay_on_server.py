@@ -20,7 +20,7 @@ from pathlib import Path
 from statistics import fmean, median
 
 import numpy as np
-from arms import pasted, sitting
+from arms import pasted, sitting, turns
 from streaming import Stream, asked
 
 from dsd_tune.engines.vllm_server import VllmServer
@@ -76,10 +76,8 @@ def take_turns(
     order = list(servers)
     random.Random(str(arrivals)).shuffle(order)
     runs: dict[str, list[list[Stream]]] = {name: [] for name in order}
-    for _ in range(REPEATS):
-        for name in order:
-            runs[name].append(play(servers[name], model, texts, arrivals))
-        order.reverse()
+    for name in turns(order, REPEATS):
+        runs[name].append(play(servers[name], model, texts, arrivals))
     return runs
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -24,12 +23,9 @@ SWAPPED = Table.from_dense([1, 1, 3, 3, 3, 3, 3, 3])
 
 
 @pytest.fixture(scope="module")
-def tiny(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedPair]:
+def tiny(quiet_cores: None, tmp_path_factory: pytest.TempPathFactory) -> ServedPair:
     """The tiny model, on one thread a process."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("VLLM_CPU_OMP_THREADS_BIND", "nobind")
-        patch.setenv("OMP_NUM_THREADS", "1")
-        yield ServedPair.tiny(tmp_path_factory.mktemp("tiny"))
+    return ServedPair.tiny(tmp_path_factory.mktemp("tiny"))
 
 
 def test_a_profile_runs_a_plain_server(tiny: ServedPair) -> None:

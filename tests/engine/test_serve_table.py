@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shlex
-import socket
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +11,7 @@ from urllib.request import ProxyHandler, Request, build_opener
 
 import pytest
 from builders import a_profile
+from engine.ports import free_port
 
 from dsd_tune.cli.request import TESTBED_FLAGS
 from dsd_tune.emit.formats import Format, emit
@@ -67,17 +67,11 @@ def _draft_under(server: VllmServer, model: str, concurrency: int) -> DraftCount
     return server.draft_counters().since(before)
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 def test_the_emitted_table_is_live_on_a_server(tmp_path: Path) -> None:
     """Below the boundary vLLM counts K=3 draft tokens a draft, above it close to K=1."""
     vllm, serve, model, *arguments = shlex.split(emit(_profile(), Format.CLI).text)
     assert (vllm, serve) == ("vllm", "serve")
-    with vllm_server(model, arguments, _free_port(), tmp_path / "server.log", START_S) as server:
+    with vllm_server(model, arguments, free_port(), tmp_path / "server.log", START_S) as server:
         below = _draft_under(server, model, 2)
         above = _draft_under(server, model, 8)
     assert 2.7 <= below.draft_tokens / below.drafts <= 3.0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -12,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from engine.ports import free_port
 from engine.tiny_model import PROMPTS, make_drafter, make_target
 from sweeping import fitted, swept
 
@@ -84,15 +84,6 @@ def _write(path: Path, profile: Profile, table: Table) -> None:
 
 
 @pytest.fixture(scope="module")
-def quiet_cores() -> Iterator[None]:
-    """A tiny model needs one thread, wherever."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("VLLM_CPU_OMP_THREADS_BIND", "nobind")
-        patch.setenv("OMP_NUM_THREADS", "1")
-        yield
-
-
-@pytest.fixture(scope="module")
 def server(profile: Path, quiet_cores: None) -> Iterator[VllmServer]:
     """The advice as `emit-config` prints it, on the installed vLLM."""
     yield from _serve(profile)
@@ -122,9 +113,7 @@ def _serve(profile: Path, environment: Mapping[str, str] | None = None) -> Itera
         output_tokens=32,
     )
     model, *arguments = request.commands[-1].arguments
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     with vllm_server(model, arguments, port, profile.with_name(f"serve-{port}.log"), runtime=environment) as running:
         yield running
 

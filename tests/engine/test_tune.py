@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import shlex
-import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from engine.ports import free_port
 
 from dsd_tune.records.validation import ServedArm
 from dsd_tune.storage import formats
@@ -23,9 +23,7 @@ LOADS = ("--concurrency", "1,4", "--duration", "1", "--output-len", "32")
 
 
 def _tune(run: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = str(probe.getsockname()[1])
+    port = str(free_port())
     command = [sys.executable, "-m", "dsd_tune", "tune", "--testbed", "-o", str(run), "--port", port]
     return subprocess.run(
         [*command, *SMALL, *LOADS, *words], capture_output=True, text=True, timeout=LIMIT_S, check=False

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from builders import a_decided_profile
+from engine.ports import free_port
 from engine.tiny_model import make_drafter, make_target
 
 from dsd_tune.records.profile import Verdict
@@ -50,12 +51,6 @@ def _command(profile: Path, port: int) -> list[str]:
     return [sys.executable, "-m", "dsd_tune", *words, "--starts", "1", "--duration", "1", "--port", str(port)]
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 def _listens(port: int) -> bool:
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", port)) == 0
@@ -67,7 +62,7 @@ def test_real_servers_are_compared_and_the_record_goes_into_the_profile(
     """One start an arm gives a load each, drafts that the server counted, and the honest answer: cannot tell."""
     monkeypatch.setenv("VLLM_CPU_OMP_THREADS_BIND", "nobind")
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    port = _free_port()
+    port = free_port()
     done = subprocess.run(_command(profile, port), capture_output=True, text=True, timeout=LIMIT_S, check=False)
     assert done.returncode == 5, done.stderr
     record = formats.read(formats.PROFILE, profile).validation
@@ -84,7 +79,7 @@ def test_real_servers_are_compared_and_the_record_goes_into_the_profile(
 
 def test_a_killed_validation_leaves_no_server(profile: Path) -> None:
     """SIGKILL while the server is up: soon nothing listens any more."""
-    port = _free_port()
+    port = free_port()
     child = subprocess.Popen(_command(profile, port), stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
     deadline = time.monotonic() + LIMIT_S
     while not _listens(port):

@@ -1,11 +1,11 @@
 """A real `vllm serve` with a table, and its own counters."""
 
 import json
-import socket
 from pathlib import Path
 from urllib.request import Request, urlopen
 
 import pytest
+from engine.ports import free_port
 from engine.tiny_model import make_drafter, make_target
 
 from dsd_tune.engines.vllm_running import ask
@@ -40,9 +40,7 @@ def test_a_server_drafts_what_its_table_says(tmp_path: Path, monkeypatch: pytest
         "num_speculative_tokens": 3,
         "num_speculative_tokens_per_batch_size": [[1, 1, 2], [2, 8, 3]],
     }
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     arguments = ["--max-model-len", "512", "--max-num-seqs", "8", "--enforce-eager"]
     arguments += ["--kv-cache-memory-bytes", str(1 << 26), "--speculative-config", json.dumps(speculative)]
     with vllm_server(str(target), arguments, port, tmp_path / "serve.log") as server:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import socket
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -13,6 +12,7 @@ from pathlib import Path
 from urllib.request import ProxyHandler, Request, build_opener
 
 from builders import a_profile, a_request, an_environment
+from engine.ports import free_port
 from engine.tiny_model import make_drafter, make_target
 
 from dsd_tune.engines.vllm_server import DraftCounters, VllmServer, vllm_server
@@ -75,7 +75,7 @@ class ServedPair:
         arguments = ["--max-model-len", "512", "--max-num-seqs", str(MAX_NUM_SEQS), "--enforce-eager"]
         arguments += ["--kv-cache-memory-bytes", str(1 << 26), "--speculative-config", json.dumps(config)]
         log = self.folder / f"{'-'.join(runtime.values()).replace('/', '_')}-{k_max}.log"
-        with vllm_server(str(self.target), arguments, _free_port(), log, 300, runtime) as server:
+        with vllm_server(str(self.target), arguments, free_port(), log, 300, runtime) as server:
             yield server
 
     def complete(self, server: VllmServer, tokens: int, number: int = 0) -> str:
@@ -124,9 +124,3 @@ def our_metrics(server: VllmServer) -> dict[str, float]:
 def _named(name: str, labels: str) -> str:
     own = [label for label in labels.split(",") if not label.startswith(("engine=", "model_name="))]
     return f"{name}{{{','.join(own)}}}" if own else name
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
