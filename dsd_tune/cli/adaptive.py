@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from dsd_tune.emit.decision import engine_flags, max_num_seqs
 from dsd_tune.emit.serve_line import arguments
 from dsd_tune.engines.vllm_planned import configure
 from dsd_tune.errors import EnvironmentUnfit
@@ -28,17 +28,16 @@ def adaptive_arm(profile: Profile) -> ArmCommand:
         profile.decision, verdict=Verdict.FIXED, fixed_k=table.k_max if table else profile.decision.fixed_k
     )
     request = replace(profile.request, speculative_config=json.dumps(config))
-    _require_able(profile, config | {"num_speculative_tokens": decision.fixed_k})
-    return ArmCommand(ServedArm.ADAPTIVE, tuple(arguments(replace(profile, request=request, decision=decision))))
+    served = arguments(replace(profile, request=request, decision=decision))
+    _require_able(served, config | {"num_speculative_tokens": decision.fixed_k})
+    return ArmCommand(ServedArm.ADAPTIVE, tuple(served))
 
 
-def _require_able(profile: Profile, config: dict[str, object]) -> None:
-    assert profile.request
-    flags = ["--model", profile.request.model, "--speculative-config", json.dumps(config)]
-    flags += ["--max-num-seqs", str(max_num_seqs(profile)), *engine_flags(profile)]
+def _require_able(served: Sequence[str], config: Mapping[str, object]) -> None:
+    model, *flags = served
     leave_out = "Leave --adaptive-verification out."
     try:
-        configured = configure(profile.request.model, config, flags, {})
+        configured = configure(model, config, ["--model", model, *flags], {})
     except EnvironmentUnfit as error:
         raise EnvironmentUnfit(f"Adaptive verification cannot run here: {error.what}", leave_out) from error
     if configured.runner != "v2":
