@@ -27,7 +27,7 @@ MEASURED = {
 }
 TIMES = StepTimes({k: {size: row[k] for size, row in MEASURED.items()} for k in sorted(KS)})
 PREDICTABLE, STRANGE = (0.8, 0.64, 0.51, 0.41), (0.1, 0.02, 0.01, 0.0)
-PHASE = 3000
+PHASE = 1200
 SIZES = [1, 4, 8, 16, 32]
 
 

@@ -5,17 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dsd_tune.records.table import Table
-from dsd_tune.runtime.costs import StepTimes, tokens_per_step
+from dsd_tune.runtime.acceptance import Acceptance
+from dsd_tune.runtime.costs import StepTimes
 from dsd_tune.runtime.policies.table import TablePolicy
 from dsd_tune.runtime.policy import StepView
 
-WINDOW_DRAFTS = 512
-FASTEST, SLOWEST = 16, 128
-"""Acceptance is averaged over so many drafts, exponentially, but over no fewer and no more steps than these."""
-PRIOR_DRAFTS = 4.0
-"""How many drafts the profile's own acceptance is worth."""
-PROBE_EVERY = 256
-PROBE_STEPS = 8
+PROBE_EVERY = 128
+PROBE_STEPS = 4
 """A K that promises nothing is tried for 3 % of the steps, since acceptance is only seen where something is drafted."""
 MARGIN = 0.02
 """A K must promise this much more than the one in force: estimates waver by as much."""
@@ -34,12 +30,7 @@ class GoodputPolicy:
             [(k, step_s) for k, step_s in times.at(size).items() if k in ks and k <= len(rates)]
             for size in range(table.max_num_seqs + 1)
         ]
-        self._prior = [rate / before if before else 0.0 for rate, before in zip(rates, (1.0, *rates), strict=False)]
-        self._drafted = [0.0] * len(rates)
-        self._accepted = [0.0] * len(rates)
-        self._first = self._prior[0]
-        self._keep = 1 - 1 / SLOWEST
-        self._tokens: Sequence[float] = tokens_per_step(rates)
+        self._acceptance = Acceptance(rates)
         self._best = -1
         self._step = 0
 
@@ -55,35 +46,12 @@ class GoodputPolicy:
         return self._best
 
     def observe(self, drafted: Sequence[int], accepted: Sequence[int], steps: int) -> None:
-        """Average acceptance at each position, given that all before it were accepted.
-
-        What was seen loses weight with every step, so that a probe after a long time at K=0 counts. Position 1 keeps
-        its estimate until then. Later ones return to the profile's, changed as position 1 has changed.
-        """
-        if drafted:
-            self._keep = 1 - min(max(drafted[0] / WINDOW_DRAFTS, 1 / SLOWEST), 1 / FASTEST)
-        keep = self._keep**steps
-        before = drafted[0] if drafted else 0
-        share, change, tokens = 1.0, 1.0, [1.0]
-        for i, prior in enumerate(self._prior):
-            self._drafted[i] *= keep
-            self._accepted[i] *= keep
-            if i < len(drafted):
-                self._drafted[i] += min(before, drafted[i])
-                self._accepted[i] += accepted[i]
-                before = accepted[i]
-            assumed = min(1.0, change * prior) if i else self._first
-            now = (self._accepted[i] + PRIOR_DRAFTS * assumed) / (self._drafted[i] + PRIOR_DRAFTS)
-            if i == 0:
-                self._first = now
-                change = now / prior if prior else 1.0
-            share *= now
-            tokens.append(tokens[i] + share)
-        self._tokens = tokens
+        """Keep acceptance up to the moment."""
+        self._acceptance.observe(drafted, accepted, steps)
 
     def _better(self, options: list[tuple[int, float]]) -> int:
         """The most promising K; the one in force, if it is as good within the margin."""
-        tokens, best, most, current = self._tokens, 0, 0.0, 0.0
+        tokens, best, most, current = self._acceptance.tokens, 0, 0.0, 0.0
         for k, step_s in options:
             promise = tokens[k] / step_s
             if promise > most:

@@ -1,0 +1,104 @@
+"""Acceptance of the moment: old drafts are forgotten slowly, and at once where the text has become another."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dsd_tune.runtime.costs import tokens_per_step
+
+WINDOW_DRAFTS, WINDOW_STEPS = 512, (16, 128)
+"""Acceptance is averaged over so many drafts, exponentially, but over no fewer and no more steps than these."""
+LATEST_DRAFTS, LATEST_STEPS = 64, (8, 32)
+"""The same for the latest drafts, which are set against all of them."""
+LATEST_LEAST = 12.0
+"""Fewer drafts contradict nothing."""
+SURPRISE = 3.0
+"""Standard errors of the latest drafts. Beyond, the text is another, and waiting for the average costs more."""
+LEAST_VARIANCE = 0.05
+"""Of one draft: an average near 0 or 1 is never sure of itself."""
+PRIOR_DRAFTS = 4.0
+"""How many drafts the profile's own acceptance is worth."""
+
+
+class Acceptance:
+    """At each position the share of drafts accepted, given that all before them were.
+
+    What was seen loses weight with every step, so that a probe after a long time at K=0 counts. Position 1 keeps its
+    estimate until then. Later ones return to the profile's, changed as position 1 has changed.
+    """
+
+    def __init__(self, rates: Sequence[float]) -> None:
+        """`rates[i]` is the profile's share of drafts accepted at position i + 1 with all before it."""
+        self._prior = [rate / before if before else 0.0 for rate, before in zip(rates, (1.0, *rates), strict=False)]
+        self._drafted = [0.0] * len(rates)
+        self._accepted = [0.0] * len(rates)
+        self._latest_drafted = 0.0
+        self._latest_accepted = 0.0
+        self._first = self._prior[0]
+        self._keep = 1 - 1 / WINDOW_STEPS[1]
+        self._keep_latest = 1 - 1 / LATEST_STEPS[1]
+        self.tokens: Sequence[float] = tokens_per_step(rates)
+        """Tokens a sequence gets in one step at K = 0, 1, ... under the acceptance of the moment."""
+
+    def observe(self, drafted: Sequence[int], accepted: Sequence[int], steps: int) -> None:
+        """As `Observer.observe`."""
+        if drafted:
+            self._keep = _kept(drafted[0], WINDOW_DRAFTS, WINDOW_STEPS)
+            self._keep_latest = _kept(drafted[0], LATEST_DRAFTS, LATEST_STEPS)
+        self._fade(steps)
+        self._add(drafted, accepted)
+        if drafted and self._surprised():
+            self._forget()
+        self._estimate()
+
+    def _fade(self, steps: int) -> None:
+        keep = self._keep**steps
+        self._drafted = [keep * seen for seen in self._drafted]
+        self._accepted = [keep * seen for seen in self._accepted]
+        keep = self._keep_latest**steps
+        self._latest_drafted *= keep
+        self._latest_accepted *= keep
+
+    def _add(self, drafted: Sequence[int], accepted: Sequence[int]) -> None:
+        if drafted:
+            self._latest_drafted += drafted[0]
+            self._latest_accepted += accepted[0]
+        before = drafted[0] if drafted else 0
+        for i in range(min(len(drafted), len(self._drafted))):
+            self._drafted[i] += min(before, drafted[i])
+            self._accepted[i] += accepted[i]
+            before = accepted[i]
+
+    def _surprised(self) -> bool:
+        """Whether the latest drafts of position 1 contradict the average."""
+        seen = self._latest_drafted
+        if seen < LATEST_LEAST:
+            return False
+        share = self._accepted[0] / self._drafted[0]
+        variance = max(share * (1 - share), LEAST_VARIANCE)
+        return (self._latest_accepted / seen - share) ** 2 * seen > SURPRISE**2 * variance
+
+    def _forget(self) -> None:
+        """Only the latest drafts count; what later positions saw has as little weight from now on."""
+        weight = self._latest_drafted / self._drafted[0]
+        self._drafted = [weight * seen for seen in self._drafted]
+        self._accepted = [weight * seen for seen in self._accepted]
+        self._drafted[0], self._accepted[0] = self._latest_drafted, self._latest_accepted
+
+    def _estimate(self) -> None:
+        share, change, tokens = 1.0, 1.0, [1.0]
+        for i, prior in enumerate(self._prior):
+            assumed = min(1.0, change * prior) if i else self._first
+            now = (self._accepted[i] + PRIOR_DRAFTS * assumed) / (self._drafted[i] + PRIOR_DRAFTS)
+            if i == 0:
+                self._first = now
+                change = now / prior if prior else 1.0
+            share *= now
+            tokens.append(tokens[i] + share)
+        self.tokens = tokens
+
+
+def _kept(drafts: int, window: int, steps: tuple[int, int]) -> float:
+    """The share of what was seen that outlives a step with so many drafts."""
+    shortest, longest = steps
+    return 1 - min(max(drafts / window, 1 / longest), 1 / shortest)
