@@ -75,12 +75,6 @@ def tune(cli: Any, tmp_path: Path, engine: dict[str, Any]) -> Tune:
     return lambda *words: cli("tune", *needed, "--prompts", prompts, *SIZES, *words)
 
 
-@pytest.fixture
-def run(tmp_path: Path) -> Path:
-    """Where everything is left."""
-    return tmp_path / "run"
-
-
 def test_one_command_ends_in_a_proven_line(tune: Tune, run: Path, served: list[ArmCommand]) -> None:
     """A law that deserves a table: three stages on stderr, the record in the profile, the line to paste last."""
     said = tune()
