@@ -41,7 +41,7 @@ class Probed:
         if max(ks) - min(ks) <= NEAR:
             return (
                 f"The server drafts {ks[0]:.1f} tokens at every batch size: a fixed K. Its table was not given, or was "
-                "dropped (data parallelism), or its vLLM ignores tables: ask `dsd-tune check -- vllm serve ...`."
+                "dropped (data parallelism), or its vLLM ignores tables: ask `dsd-tune check vllm serve ...`."
             )
         cap = round(max(ks))
         if all(self._matches([min(k, cap) for k in self.expected])):

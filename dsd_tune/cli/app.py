@@ -38,9 +38,11 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+# A pasted `vllm serve` line keeps its flags: they follow it.
+PASTED = {"allow_interspersed_args": False}
 # In the order of a user's work; typer lists groups after commands.
 app.add_typer(testbed)
-app.command()(doctor)
+app.command(context_settings=PASTED)(doctor)
 app.command()(plan)
 app.command()(tune)
 app.command()(sweep)
@@ -49,7 +51,7 @@ app.command()(fit)
 app.command()(show)
 app.command()(report)
 app.command("emit-config")(emit_config)
-app.command()(check)
+app.command(context_settings=PASTED)(check)
 app.command()(replay)
 app.command()(validate)
 app.command()(probe)

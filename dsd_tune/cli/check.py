@@ -36,7 +36,7 @@ def check(
     command: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[-- vllm serve ...|FOLDER]", help="Instead: a whole command line, or a folder of runs."
+            metavar="[vllm serve ...|FOLDER]", help="Instead: a whole command line, or a folder of runs."
         ),
     ] = None,
 ) -> None:
@@ -59,8 +59,10 @@ def check(
         "tensor-parallel-size": tensor_parallel_size,
         "model-runner": model_runner,
     }
-    if command and len(command) == 1 and Path(command[0]).is_dir():
-        _check_folder(Path(command[0]), [*options.values(), config, vllm_version], as_json=json_)
+    if command and Path(command[0]).is_dir():
+        rest = [word for word in command[1:] if word != "--json"]
+        as_json_ = json_ or "--json" in command
+        _check_folder(Path(command[0]), [*options.values(), config, vllm_version, *rest], as_json=as_json_)
     diagnosis = diagnose(_deployment(options, config, command or [], vllm_version))
     typer.echo(as_json(diagnosis) if json_ else as_text(diagnosis))
     raise typer.Exit(1 if diagnosis.has_errors else 0)
@@ -71,7 +73,7 @@ def _check_folder(folder: Path, others: Sequence[object], *, as_json: bool) -> N
     from dsd_tune.errors import UsageError
 
     if any(value is not None for value in others):
-        raise UsageError(f"{folder} is checked by itself.", "Leave out flags that describe a server.")
+        raise UsageError(f"{folder} is checked by itself.", "Leave out everything but --json.")
     said, code = examine(folder, as_json=as_json)
     typer.echo(said)
     raise typer.Exit(code)

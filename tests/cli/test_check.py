@@ -215,8 +215,8 @@ def test_says_the_same_to_people(cli: Any) -> None:
     ids=["words", "underscores", "quoted", "module"],
 )
 def test_reads_whole_command_lines(cli: Any, words: list[str]) -> None:
-    """A pasted `vllm serve` line is checked as it stands."""
-    exit_code, found = answer(cli, *NEW, "--", *words)
+    """A pasted `vllm serve` line is checked as it stands, flags of its own included."""
+    exit_code, found = answer(cli, *NEW, *words)
     assert (exit_code, found["findings"], found["max_num_seqs"]) == (0, [], 256)
     assert ks(found) == [(1, 32, 3), (33, 256, 1)]
 
