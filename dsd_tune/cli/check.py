@@ -35,9 +35,7 @@ def check(
     json_: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
     command: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="[vllm serve ...|FOLDER]", help="Instead: a whole command line, or a folder of runs."
-        ),
+        typer.Argument(metavar="[vllm serve ...|FOLDER]", help="Instead: a whole command line, or a folder of runs."),
     ] = None,
 ) -> None:
     """Check a table or a whole command line: what vLLM refuses, carries, clamps or ignores, and which K it will use.

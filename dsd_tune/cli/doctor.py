@@ -27,7 +27,8 @@ def doctor(
     ] = None,
     json_: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
     command: Annotated[
-        list[str] | None, typer.Argument(metavar="[vllm serve ...|-- FLAGS]", help="A whole command line, or further flags of it.")
+        list[str] | None,
+        typer.Argument(metavar="[vllm serve ...|-- FLAGS]", help="A whole command line, or further flags of it."),
     ] = None,
 ) -> None:
     """Look at the vLLM, the machine and the planned server: can they use a table, and what is in the way?
