@@ -10,15 +10,13 @@ from pathlib import Path
 import pytest
 from engine.tiny_model import make_drafter, make_target
 
-pytestmark = [pytest.mark.vllm, pytest.mark.slow]
+pytestmark = [pytest.mark.vllm, pytest.mark.slow, pytest.mark.usefixtures("quiet_cores")]
 
 SCRIPT = Path(__file__).with_name("hovering.py")
 
 
-def test_hysteresis_stays_calm_where_the_table_switches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hysteresis_stays_calm_where_the_table_switches(tmp_path: Path) -> None:
     """It switches K at least five times less often, and no policy changes a text."""
-    monkeypatch.setenv("VLLM_CPU_OMP_THREADS_BIND", "nobind")
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
     models = [str(make_target(tmp_path / "target")), str(make_drafter(tmp_path / "eagle"))]
     done = subprocess.run([sys.executable, str(SCRIPT), *models], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]

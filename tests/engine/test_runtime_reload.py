@@ -17,7 +17,7 @@ from serving import write_profile
 from dsd_tune.engines.vllm_server import DraftCounters, VllmServer
 from dsd_tune.records.table import Table
 
-pytestmark = [pytest.mark.vllm, pytest.mark.slow, pytest.mark.usefixtures("one_thread")]
+pytestmark = [pytest.mark.vllm, pytest.mark.slow, pytest.mark.usefixtures("quiet_cores")]
 
 RELOADS = 100
 CLIENTS = 4
@@ -27,9 +27,8 @@ SETTLED = 4 * CLIENTS
 """Drafts of the step that takes the profile, of the two in which K may lag, and of the one that is being reported."""
 
 
-def test_a_hundred_reloads_change_k_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hundred_reloads_change_k_and_nothing_else(tmp_path: Path) -> None:
     """Each time the new K is kept exactly two steps later, no request fails, and memory does not grow."""
-    monkeypatch.setenv("VLLM_CPU_OMP_THREADS_BIND", "nobind")
     pair, path = ServedPair.tiny(tmp_path), tmp_path / "profile.json"
     profiles = {k: pair.profile(table) for k, table in TABLES.items()}
     write_profile(path, profiles[1])

