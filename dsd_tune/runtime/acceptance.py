@@ -17,14 +17,15 @@ SURPRISE = 3.0
 LEAST_VARIANCE = 0.05
 """Of one draft: an average near 0 or 1 is never sure of itself."""
 PRIOR_DRAFTS = 4.0
-"""How many drafts the profile's own acceptance is worth."""
+"""How many drafts are worth as much as what was known before them: the profile, and all that has faded since."""
 
 
 class Acceptance:
     """At each position the share of drafts accepted, given that all before them were.
 
-    What was seen loses weight with every step, so that a probe after a long time at K=0 counts. Position 1 keeps its
-    estimate until then. Later ones return to the profile's, changed as position 1 has changed.
+    What was seen loses weight with every step, slowly where nothing was drafted, so that a probe after a long time at
+    K=0 counts. Position 1 keeps its estimate until then. Later ones return to the profile's, changed as position 1 has
+    changed.
     """
 
     def __init__(self, rates: Sequence[float]) -> None:
@@ -34,7 +35,7 @@ class Acceptance:
         self._accepted = [0.0] * len(rates)
         self._latest_drafted = 0.0
         self._latest_accepted = 0.0
-        self._first = self._prior[0]
+        self._known = self._prior[0]
         self._keep = 1 - 1 / WINDOW_STEPS[1]
         self._keep_latest = 1 - 1 / LATEST_STEPS[1]
         self.tokens: Sequence[float] = tokens_per_step(rates)
@@ -45,19 +46,22 @@ class Acceptance:
         if drafted:
             self._keep = _kept(drafted[0], WINDOW_DRAFTS, WINDOW_STEPS)
             self._keep_latest = _kept(drafted[0], LATEST_DRAFTS, LATEST_STEPS)
-        self._fade(steps)
+        self._fade(len(drafted), steps)
         self._add(drafted, accepted)
         if drafted and self._surprised():
             self._forget()
         self._estimate()
 
-    def _fade(self, steps: int) -> None:
-        keep = self._keep**steps
-        self._drafted = [keep * seen for seen in self._drafted]
-        self._accepted = [keep * seen for seen in self._accepted]
-        keep = self._keep_latest**steps
-        self._latest_drafted *= keep
-        self._latest_accepted *= keep
+    def _fade(self, positions: int, steps: int) -> None:
+        """What fades of position 1 is what will be known before the drafts to come."""
+        kept = [self._keep**steps] * positions + [(1 - 1 / WINDOW_STEPS[1]) ** steps] * len(self._drafted)
+        faded = (1 - kept[0]) * self._drafted[0]
+        if faded:
+            self._known += (self._accepted[0] / self._drafted[0] - self._known) * faded / (faded + PRIOR_DRAFTS)
+        self._drafted = [keep * seen for keep, seen in zip(kept, self._drafted, strict=False)]
+        self._accepted = [keep * seen for keep, seen in zip(kept, self._accepted, strict=False)]
+        self._latest_drafted *= self._keep_latest**steps
+        self._latest_accepted *= self._keep_latest**steps
 
     def _add(self, drafted: Sequence[int], accepted: Sequence[int]) -> None:
         if drafted:
@@ -84,18 +88,19 @@ class Acceptance:
         self._drafted = [weight * seen for seen in self._drafted]
         self._accepted = [weight * seen for seen in self._accepted]
         self._drafted[0], self._accepted[0] = self._latest_drafted, self._latest_accepted
+        self._known = self._latest_accepted / self._latest_drafted
 
     def _estimate(self) -> None:
-        share, change, tokens = 1.0, 1.0, [1.0]
-        for i, prior in enumerate(self._prior):
-            assumed = min(1.0, change * prior) if i else self._first
-            now = (self._accepted[i] + PRIOR_DRAFTS * assumed) / (self._drafted[i] + PRIOR_DRAFTS)
-            if i == 0:
-                self._first = now
-                change = now / prior if prior else 1.0
-            share *= now
+        share = self._mean(0, self._known)
+        change = share / self._prior[0] if self._prior[0] else 1.0
+        tokens = [1.0, 1.0 + share]
+        for i in range(1, len(self._prior)):
+            share *= self._mean(i, min(1.0, change * self._prior[i]))
             tokens.append(tokens[i] + share)
         self.tokens = tokens
+
+    def _mean(self, i: int, known: float) -> float:
+        return (self._accepted[i] + PRIOR_DRAFTS * known) / (self._drafted[i] + PRIOR_DRAFTS)
 
 
 def _kept(drafts: int, window: int, steps: tuple[int, int]) -> float:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
+SEEN_WITHIN = 4
+"""Of so many steps in a row an observer is told of one at least: a K tried for so long is seen."""
+
 
 class StepView(Protocol):
     """What a policy may know of the step that was just scheduled. K applies to the drafts made at its end."""

@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from dsd_tune.runtime.guard import Guard
-from dsd_tune.runtime.policy import Policy
+from dsd_tune.runtime.policy import SEEN_WITHIN, Policy
 
 COUNTED_A_STEP = 32
-"""Requests whose drafts are counted in a step, on average: of a batch of 256, those of every ninth step."""
+"""Requests whose drafts are counted in a step, on average: of a batch of 64, those of every third step."""
 
 
 class SchedulerView:
@@ -93,7 +93,7 @@ class Steering:
     def _count(self, scheduler_output: Any, model_runner_output: Any, guard: Guard) -> None:
         self._uncounted += 1
         sampled = model_runner_output.sampled_token_ids
-        if self._uncounted > len(sampled) // COUNTED_A_STEP:
+        if self._uncounted > min(len(sampled) // COUNTED_A_STEP, SEEN_WITHIN - 1):
             drafted, accepted = by_position(scheduler_output.scheduled_spec_decode_tokens, sampled)
             guard.observe(drafted, accepted, self._uncounted)
             self._uncounted = 0

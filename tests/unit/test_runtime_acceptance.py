@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from dsd_tune.runtime.acceptance import LATEST_DRAFTS, WINDOW_DRAFTS, Acceptance
+from dsd_tune.runtime.acceptance import LATEST_DRAFTS, PRIOR_DRAFTS, WINDOW_DRAFTS, Acceptance
 from dsd_tune.runtime.costs import tokens_per_step
 
 GOOD, POOR = (0.6, 0.36, 0.24), (0.14, 0.03, 0.01)
@@ -55,12 +55,35 @@ def test_a_text_that_stays_is_averaged_over_many_drafts(size: int) -> None:
     assert sum(errors) / len(errors) < 0.5 * GOOD[0] * (1 - GOOD[0]) / LATEST_DRAFTS
 
 
-def test_a_few_drafts_contradict_nothing() -> None:
-    """Two refused drafts after a long time at K=0 move the estimate no further than their number warrants."""
-    random, acceptance = Random(0), Acceptance(GOOD)
-    observe(acceptance, 4, GOOD, 200, random)
+@pytest.mark.parametrize("seen", [0, 50])
+def test_a_few_drafts_weigh_as_much_as_they_are(seen: int) -> None:
+    """Two refused drafts after a long time at K=0 move the estimate by their number; time alone hardly moves it."""
+    acceptance = Acceptance(GOOD)
+    observe(acceptance, 4, GOOD, seen, Random(0))
+    for _ in range(1000):
+        acceptance.observe([], [], 1)
+    known = acceptance.tokens[1] - 1
     acceptance.observe([2], [0], 1)
-    assert acceptance.tokens[1] > 1.5
+    assert acceptance.tokens[1] == pytest.approx(1 + known * PRIOR_DRAFTS / (PRIOR_DRAFTS + 2), abs=0.01)
+    for _ in range(1000):
+        acceptance.observe([], [], 1)
+    assert acceptance.tokens[1] == pytest.approx(1 + known * PRIOR_DRAFTS / (PRIOR_DRAFTS + 2), abs=0.05)
+
+
+def test_what_is_no_longer_drafted_is_remembered() -> None:
+    """A large batch that saw position 2 fail at once does not believe in it again after a hundred steps at K=1."""
+    acceptance, rates = Acceptance((0.8, 0.64)), (0.8, 0.04)
+    observe(acceptance, 256, rates, 20, Random(0))
+    observe(acceptance, 256, rates[:1], 100, Random(1))
+    assert acceptance.tokens[2] - acceptance.tokens[1] < 0.1
+
+
+def test_few_counted_steps_tell_as_much() -> None:
+    """Of a large batch one step in four is counted: the text that came is still noticed within a few of them."""
+    random, acceptance = Random(0), Acceptance(GOOD)
+    for _ in range(8):
+        acceptance.observe([256], [sum(random.random() < POOR[0] for _ in range(256))], 4)
+    assert acceptance.tokens[1] == pytest.approx(1 + POOR[0], abs=0.05)
 
 
 @pytest.mark.parametrize(
