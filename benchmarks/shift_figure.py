@@ -69,7 +69,7 @@ def main() -> None:
         axes.set_ylim(0)
         axes.set_xlim(0, len(PHASES) * phase_s)
     for number, name in enumerate(PHASES):
-        above.text((number + 0.5) * phase_s, 0.03, f"{name} text", ha="center", transform=above.get_xaxis_transform())
+        above.text((number + 0.5) * phase_s, 0.03, name, ha="center", transform=above.get_xaxis_transform())
     above.set_ylabel("tokens/s")
     above.legend(frameon=False, loc="lower left", bbox_to_anchor=(0, 0.08))
     above.set_title(f"Acceptance shifts: {raw['clients']} clients, mean of {len(by_arm[GOODPUT])} rounds")
