@@ -39,6 +39,17 @@ def fitting_table(profile: Profile, serving: Serving) -> Table:
     return within
 
 
+def possible_ks(serving: Serving) -> frozenset[int]:
+    """The Ks that this vLLM may run: 0 is none of them where it would silently corrupt the output."""
+    return frozenset(range(_zero_corrupts(serving), serving.k_max + 1))
+
+
+def _zero_corrupts(serving: Serving) -> bool:
+    release = _release(serving.vllm_version)
+    # A version that tells nothing may be an old one.
+    return serving.loses_state and (isinstance(release, str) or release <= _LAST_TO_LOSE_STATE)
+
+
 def _advised(profile: Profile) -> Table:
     decision = profile.decision
     if decision.verdict is Verdict.TABLE and decision.table is not None:
@@ -97,7 +108,7 @@ def _require_possible(measured_up_to: int, table: Table, serving: Serving) -> No
             f"It was measured up to batch size {measured_up_to}, and max_num_seqs is {serving.max_num_seqs}.",
             f"Set --max-num-seqs {measured_up_to}, or measure further.",
         )
-    if serving.loses_state and 0 in table.ks and Release.parse(serving.vllm_version) <= _LAST_TO_LOSE_STATE:
+    if 0 in table.ks - possible_ks(serving):
         raise ProfileMismatch(
             f"vLLM {serving.vllm_version} corrupts the output of a model with recurrent layers when K drops to 0.",
             "Use vLLM 0.32 or later, or set --mamba-cache-mode align.",

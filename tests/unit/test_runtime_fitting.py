@@ -11,9 +11,7 @@ from serving import a_fitting_profile, a_serving, with_settings
 from dsd_tune.errors import ProfileMismatch
 from dsd_tune.records.profile import Verdict
 from dsd_tune.records.table import Table
-from dsd_tune.runtime.application import Application
 from dsd_tune.runtime.fitting import fitting_table
-from dsd_tune.runtime.policies.choice import PolicyName
 
 
 def test_the_measured_engine_fits() -> None:
@@ -115,31 +113,3 @@ def test_settings_of_the_drafter_are_compared() -> None:
     assert fitting_table(profile, a_serving(settings={"draft_tensor_parallel_size": 2}))
     with pytest.raises(ProfileMismatch, match="the drafter's draft_tensor_parallel_size 2, and this is 1"):
         fitting_table(profile, a_serving())
-
-
-def application(table: Table, *wanted: int) -> Application:
-    """A table whose policy also wants other Ks."""
-    return Application(a_fitting_profile(table), table, PolicyName.ROTATE, table.ks | set(wanted))
-
-
-def test_vllm_starts_with_the_table_itself() -> None:
-    """Where the policy needs no other Ks, vLLM's own lookup is the profile's table."""
-    table = Table.from_dense([2, 2, 0])
-    assert application(table).table_to_start_with() == table
-
-
-def test_further_ks_stand_at_the_far_end() -> None:
-    """Each K that only the policy uses gets a batch size, and no K of the table loses its last one."""
-    table = Table.from_dense([3, 3, 3, 3, 0])
-    assert application(table, 1, 2).table_to_start_with().dense() == (3, 3, 1, 2, 0)
-
-
-def test_ks_without_room_are_left_out() -> None:
-    """A small server cannot have them all."""
-    assert application(Table.from_dense([3, 0]), 1, 2).table_to_start_with().dense() == (3, 0)
-
-
-def test_an_engine_started_for_other_ks_is_refused() -> None:
-    """The message names both sets."""
-    with pytest.raises(ProfileMismatch, match=r"has the Ks 0, 2, and the engine was started for 0, 1\. Restart vLLM"):
-        application(Table.from_dense([2, 0])).guard(frozenset({0, 1}), pytest.fail)

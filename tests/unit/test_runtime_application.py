@@ -1,0 +1,86 @@
+"""A profile and a vLLM that fit each other: what vLLM starts with, and which Ks a policy may choose."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders import AStep
+from serving import a_fitting_profile, a_serving, write_profile
+
+from dsd_tune.errors import ProfileMismatch
+from dsd_tune.records.interval import Interval
+from dsd_tune.records.measurement import Arm, Cell
+from dsd_tune.records.profile import CellEstimate, Profile
+from dsd_tune.records.table import Table
+from dsd_tune.runtime.application import Application
+from dsd_tune.runtime.options import Options
+from dsd_tune.runtime.policies.choice import PolicyName
+from dsd_tune.runtime.serving import Serving
+
+
+def application(table: Table, *wanted: int) -> Application:
+    """A table whose policy also wants other Ks."""
+    return Application(a_fitting_profile(table), table, PolicyName.ROTATE, table.ks | set(wanted))
+
+
+def test_vllm_starts_with_the_table_itself() -> None:
+    """Where the policy needs no other Ks, vLLM's own lookup is the profile's table."""
+    table = Table.from_dense([2, 2, 0])
+    assert application(table).table_to_start_with() == table
+
+
+def test_further_ks_stand_at_the_far_end() -> None:
+    """Each K that only the policy uses gets a batch size, and no K of the table loses its last one."""
+    table = Table.from_dense([3, 3, 3, 3, 0])
+    assert application(table, 1, 2).table_to_start_with().dense() == (3, 3, 1, 2, 0)
+
+
+def test_ks_without_room_are_left_out() -> None:
+    """A small server cannot have them all."""
+    assert application(Table.from_dense([3, 0]), 1, 2).table_to_start_with().dense() == (3, 0)
+
+
+def test_an_engine_started_for_other_ks_is_refused() -> None:
+    """The message names both sets."""
+    with pytest.raises(ProfileMismatch, match=r"has the Ks 0, 2, and the engine was started for 0, 1\. Restart vLLM"):
+        application(Table.from_dense([2, 0])).guard(frozenset({0, 1}), pytest.fail)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Where the profile is."""
+    return tmp_path / "profile.json"
+
+
+def applied(path: Path, profile: Profile, policy: str, monkeypatch: pytest.MonkeyPatch, **serving: Any) -> Application:
+    """The profile, read by a vLLM that serves like that."""
+    write_profile(path, profile)
+    monkeypatch.setattr(Serving, "of", lambda _config: a_serving(**serving))
+    return Application.of(None, Options(path, policy))
+
+
+def measured(profile: Profile, *ks: int) -> Profile:
+    """The same profile with step times at these Ks, from batch size 1 to 32; drafts slow every step down."""
+    cells = tuple(
+        CellEstimate(Cell(Arm.DSD, size, k), Interval(s, s, s), Interval(s, s, s), None, 2, 4, 0.9)
+        for size in (1, 32)
+        for k, s in ((k, 0.01 * (k + 1)) for k in ks)
+    )
+    return replace(profile, cells=cells)
+
+
+@pytest.mark.parametrize("policy", [PolicyName.GOODPUT, PolicyName.ROTATE])
+@pytest.mark.parametrize(("version", "chooses_zero"), [("0.31.0", False), ("0.32.0", True), ("dev", False)])
+def test_a_measured_zero_is_kept_from_recurrent_layers_too(
+    path: Path, monkeypatch: pytest.MonkeyPatch, policy: PolicyName, version: str, *, chooses_zero: bool
+) -> None:
+    """Where K=0 corrupts the output, no policy starts vLLM with it or chooses it, measured and best though it is."""
+    profile = measured(a_fitting_profile(Table.from_dense([3] * 8 + [1] * 24), vllm_version=version), 0, 1)
+    serving = {"vllm_version": version, "loses_state": True, "k_max": 3, "max_num_seqs": 32}
+    one = applied(path, profile, policy, monkeypatch, **serving)
+    guard = one.guard(frozenset({0, 1, 3}), pytest.fail)
+    assert (0 in one.table_to_start_with().ks) == chooses_zero
+    assert (0 in [guard.k(AStep(size)) for size in range(1, 33) for _ in range(9)]) == chooses_zero
