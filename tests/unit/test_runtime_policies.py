@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 from builders import AStep, a_profile
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dsd_tune.errors import ProfileMismatch, UsageError
@@ -82,6 +82,29 @@ def test_hysteresis_stays_while_ks_are_tied() -> None:
     upwards, downwards = (HysteresisPolicy(TABLE, ties, dwell=0) for _ in range(2))
     assert run(upwards, [3, 5, 6, 7]) == [3, 3, 3, 1]
     assert run(downwards, [8, 6, 3, 2]) == [1, 1, 1, 3]
+
+
+@given(
+    reaches=st.tuples(*[st.tuples(st.integers(0, 8), st.integers(0, 8))] * 2),
+    sizes=st.lists(st.integers(1, 16), min_size=2),
+)
+@example(reaches=((1, 16), (0, 1)), sizes=[1, 12])
+@example(reaches=((0, 1), (6, 1)), sizes=[16, 3])
+def test_hysteresis_switches_exactly_where_another_k_is_better_for_certain(
+    reaches: Sequence[tuple[int, int]], sizes: list[int]
+) -> None:
+    """However ties overlap: the K in force stays where no boundary speaks against it, and goes where one does."""
+    ties = [boundary(after, after - down, after + up) for after, (down, up) in zip((4, 8), reaches, strict=True)]
+    ks = run(HysteresisPolicy(TABLE, ties, dwell=0), sizes)
+    for before, k, size in zip([3, *ks], ks, sizes, strict=False):
+        good = {3, 1, 0}
+        for tie, left in zip(ties, ({3}, {3, 1}), strict=True):
+            if size > max(tie.high, tie.after + 1):
+                good -= left
+            if size < tie.low:
+                good &= left
+        assert k in good
+        assert k == before or before not in good
 
 
 def test_hysteresis_crosses_several_ranges_at_once() -> None:
