@@ -6,13 +6,14 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 import pytest
-from builders import AStep, a_profile
+from builders import AStep, a_profile, a_warning, an_environment
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dsd_tune.errors import ProfileMismatch, UsageError
 from dsd_tune.records.profile import Boundary, Profile
 from dsd_tune.records.table import Table
+from dsd_tune.records.warning import Code
 from dsd_tune.runtime.costs import StepTimes, tokens_per_step
 from dsd_tune.runtime.policies.choice import PolicyName
 from dsd_tune.runtime.policies.fixed import FixedPolicy
@@ -187,6 +188,22 @@ def test_goodput_needs_acceptance_by_position() -> None:
     """A profile without it cannot be served by that policy, and the message says so."""
     with pytest.raises(ProfileMismatch, match="no acceptance by position"):
         PolicyName.GOODPUT.make(a_profile(acceptance=()), TABLE, TABLE.ks)
+
+
+@pytest.mark.parametrize("method", ["ngram", "suffix", "dflash"])
+def test_goodput_is_refused_where_positions_do_not_add_up(method: str) -> None:
+    """Steps without a draft are not seen, and a block's first tokens may depend on K: other policies do not mind."""
+    profile = a_profile(environment=an_environment(method=method))
+    with pytest.raises(ProfileMismatch, match=f"does not foretell a step's tokens with {method}.*another policy"):
+        PolicyName.GOODPUT.make(profile, TABLE, TABLE.ks)
+    assert PolicyName.HYSTERESIS.make(profile, TABLE, TABLE.ks)
+
+
+def test_goodput_is_refused_where_drafts_were_seen_to_depend_on_k() -> None:
+    """What `fit` found out about a drafter counts as much as what is known of its method."""
+    profile = a_profile(warnings=(a_warning(code=Code.DEPENDS_ON_K),))
+    with pytest.raises(ProfileMismatch, match="does not foretell"):
+        PolicyName.GOODPUT.make(profile, TABLE, TABLE.ks)
 
 
 STEPS = st.tuples(st.integers(0, 300), st.integers(0, 300)).map(lambda pair: AStep(max(pair), decoding=min(pair)))
