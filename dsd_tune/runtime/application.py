@@ -58,7 +58,7 @@ class Application:
         """The policy, new and guarded, for an engine that was started for `engine_ks`.
 
         Raises:
-            ProfileMismatch: the table needs others.
+            ProfileMismatch: the table or the policy needs others.
         """
         if not self.table.ks <= engine_ks:
             raise ProfileMismatch(

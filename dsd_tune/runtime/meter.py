@@ -6,7 +6,6 @@ import time
 from contextlib import suppress
 from typing import Any
 
-from dsd_tune.errors import ProfileMismatch
 from dsd_tune.runtime.application import Application
 from dsd_tune.runtime.expectation import Expectation
 from dsd_tune.runtime.metering import StepReader
@@ -46,8 +45,8 @@ class Meter:
     def _expect(self) -> Expectation:
         application = Application.of(self._config, self._options)
         started_with = self._config.speculative_config.num_speculative_tokens_per_batch_size or ()
-        if not application.table.ks <= {k for _, _, k in started_with}:
-            raise ProfileMismatch("The engine was started for other Ks.", "Restart vLLM to use it.")
+        # The engine refuses what this refuses.
+        application.guard(frozenset(k for _, _, k in started_with), say)
         return Expectation(application.profile)
 
     def _refuse(self, _error: Exception) -> None:

@@ -49,6 +49,15 @@ def test_an_engine_started_for_other_ks_is_refused() -> None:
         application(Table.from_dense([2, 0])).guard(frozenset({0, 1}), pytest.fail)
 
 
+def test_a_fixed_k_that_the_engine_lacks_is_refused() -> None:
+    """The policy has no other K to choose, and says so before the first step."""
+    table = Table.from_dense([1, 0])
+    fixed = Application(a_fitting_profile(table), table, PolicyName.FIXED, frozenset({0, 1, 2}))
+    assert fixed.guard(frozenset({0, 1, 2}), pytest.fail).k(AStep(1)) == 2
+    with pytest.raises(ProfileMismatch, match=r"fixed K is 2, and this engine can choose among 0, 1\. Restart vLLM"):
+        fixed.guard(frozenset({0, 1, 7}), pytest.fail)
+
+
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     """Where the profile is."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -228,6 +229,16 @@ def test_a_replacement_that_does_not_fit_changes_nothing(
         renew(scheduler)
         assert ks(scheduler) == [2, 0]
     assert [words in line and "what ran before goes on" in line for line in warnings(caplog)] == [True]
+
+
+def test_a_replacement_with_another_fixed_k_changes_nothing(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A fixed K that the engine was not started for is refused as a table is, and what ran before goes on."""
+    scheduler = steered(FakeScheduler, Options(path, "fixed"))([0] * 9 + [2] * 8)
+    profile = a_fitting_profile()
+    write_profile(path, replace(profile, decision=replace(profile.decision, fixed_k=1)))
+    renew(scheduler)
+    assert ks(scheduler) == [2, 2]
+    assert ["fixed K is 1" in line and "what ran before goes on" in line for line in warnings(caplog)] == [True]
 
 
 def test_the_environment_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:

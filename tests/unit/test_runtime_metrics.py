@@ -14,6 +14,7 @@ from serving import a_fitting_profile, a_serving, a_vllm_config, write_profile
 from dsd_tune.records.interval import Interval
 from dsd_tune.records.measurement import Arm, Cell
 from dsd_tune.records.profile import CellEstimate, PositionAcceptance, Profile
+from dsd_tune.records.table import Table
 from dsd_tune.runtime import options
 from dsd_tune.runtime.expectation import Expectation, State
 from dsd_tune.runtime.meter import Meter
@@ -131,11 +132,11 @@ def meter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Meter:
     return a_meter(tmp_path / "profile.json")
 
 
-def a_meter(path: Path) -> Meter:
+def a_meter(path: Path, policy: str = "table") -> Meter:
     """A meter of engine 0 of the model `m`, which was started with the profile's table."""
     config = a_vllm_config([(1, 4, 2), (5, 16, 0)])
     config.model_config = SimpleNamespace(served_model_name="m")
-    return Meter(config, [0], Options(path))
+    return Meter(config, [0], Options(path, policy))
 
 
 def exported(name: str, **labels: str) -> float | None:
@@ -164,6 +165,19 @@ def test_a_server_shows_its_state_before_the_first_request(meter: Meter, tmp_pat
     assert [exported("state", state=state) for state in State] == [1, 0, 0]
     a_meter(tmp_path / "missing.json")
     assert [exported("state", state=state) for state in State] == [0, 1, 0]
+
+
+def test_a_server_shows_what_its_engine_refuses(meter: Meter, tmp_path: Path) -> None:
+    """A table with other Ks, and a fixed K that the engine was not started for."""
+    profile = a_measured_profile()
+    path = tmp_path / "profile.json"
+    for refused, policy in [
+        (a_fitting_profile(Table.from_dense([1] * 8 + [0] * 8)), "table"),
+        (replace(profile, decision=replace(profile.decision, fixed_k=1)), "fixed"),
+    ]:
+        write_profile(path, refused)
+        a_meter(path, policy)
+        assert exported("state", state=State.REFUSED) == 1
 
 
 def test_a_replaced_profile_changes_the_state(meter: Meter, tmp_path: Path) -> None:

@@ -63,9 +63,19 @@ class PolicyName(StrEnum):
             case PolicyName.GOODPUT:
                 return GoodputPolicy(StepTimes.of(profile), _rates(profile), table, ks)
             case PolicyName.FIXED:
-                return FixedPolicy(profile.decision.fixed_k)
+                return FixedPolicy(_fixed_k(profile, ks))
             case PolicyName.ROTATE:
                 return RotatePolicy(ks)
+
+
+def _fixed_k(profile: Profile, ks: frozenset[int]) -> int:
+    k = profile.decision.fixed_k
+    if k not in ks:
+        raise ProfileMismatch(
+            f"Its fixed K is {k}, and this engine can choose among {', '.join(map(str, sorted(ks)))}.",
+            f"Restart vLLM with num_speculative_tokens of {k} or more, or use another policy.",
+        )
+    return k
 
 
 def _rates(profile: Profile) -> tuple[float, ...]:
