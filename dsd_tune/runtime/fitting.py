@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 
 from dsd_tune.errors import ProfileMismatch
+from dsd_tune.records.drafter import BLOCK_DRAFTERS
 from dsd_tune.records.environment import Environment
 from dsd_tune.records.profile import Profile, Verdict
 from dsd_tune.records.release import Release
@@ -15,6 +16,11 @@ from dsd_tune.storage.fingerprint import drafter_digest, model_digest
 
 _LAST_TO_LOSE_STATE = Release(0, 31)
 """Up to here a step without drafts after one with accepted drafts reads an old state of recurrent layers."""
+
+_DECISIVE = frozenset(
+    {"draft_sample_method", "enable_adaptive_verification", "parallel_drafting", "rejection_sample_method"}
+)
+"""Settings that change what is measured even where the sweep left them alone. Many others vLLM fills in by itself."""
 
 
 def fitting_table(profile: Profile, serving: Serving) -> Table:
@@ -78,8 +84,9 @@ def _compared(profile: Profile, environment: Environment, serving: Serving) -> I
         yield key, getattr(environment, key), getattr(serving, key)
     yield "the model", environment.model_digest, model_digest(serving.model)
     config = json.loads(profile.request.speculative_config) if profile.request else {}
-    for key in config.keys() & serving.settings.keys() - {"model", "method"}:
-        yield f"the drafter's {key}", config[key], serving.settings[key]
+    unset = {**serving.defaults, "parallel_drafting": serving.method in BLOCK_DRAFTERS}
+    for key in sorted((config.keys() | _DECISIVE) & serving.settings.keys() - {"model", "method"}):
+        yield f"the drafter's {key}", config.get(key, unset.get(key)), serving.settings[key]
     here = {**config, "model": serving.drafter} if "model" in config else config
     yield "the drafter", environment.drafter_digest, drafter_digest(here)
 

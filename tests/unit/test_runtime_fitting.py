@@ -113,3 +113,18 @@ def test_settings_of_the_drafter_are_compared() -> None:
     assert fitting_table(profile, a_serving(settings={"draft_tensor_parallel_size": 2}))
     with pytest.raises(ProfileMismatch, match="the drafter's draft_tensor_parallel_size 2, and this is 1"):
         fitting_table(profile, a_serving())
+
+
+@pytest.mark.parametrize("key", ["enable_adaptive_verification", "parallel_drafting"])
+def test_what_the_server_alone_sets_is_compared_where_it_matters(key: str) -> None:
+    """What the sweep did not set had vLLM's default there; setting that is the same as not setting it."""
+    profile = a_fitting_profile()
+    assert fitting_table(profile, a_serving(settings={key: False, "quantization": "fp8"}))
+    with pytest.raises(ProfileMismatch, match=f"the drafter's {key} False, and this is True"):
+        fitting_table(profile, a_serving(settings={key: True}))
+
+
+def test_what_a_method_brings_with_it_is_no_difference() -> None:
+    """vLLM itself turns parallel drafting on for a block drafter."""
+    profile = a_fitting_profile(method="dflash")
+    assert fitting_table(profile, a_serving(method="dflash", settings={"parallel_drafting": True}))
