@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from enum import Enum
 
 from dsd_tune.errors import ProfileMismatch
 from dsd_tune.records.drafter import BLOCK_DRAFTERS
@@ -86,9 +87,15 @@ def _compared(profile: Profile, environment: Environment, serving: Serving) -> I
     config = json.loads(profile.request.speculative_config) if profile.request else {}
     unset = {**serving.defaults, "parallel_drafting": serving.method in BLOCK_DRAFTERS}
     for key in sorted((config.keys() | _DECISIVE) & serving.settings.keys() - {"model", "method"}):
-        yield f"the drafter's {key}", config.get(key, unset.get(key)), serving.settings[key]
+        yield f"the drafter's {key}", _spelled(config.get(key, unset.get(key))), _spelled(serving.settings[key])
     here = {**config, "model": serving.drafter} if "model" in config else config
     yield "the drafter", environment.drafter_digest, drafter_digest(here)
+
+
+def _spelled(setting: object) -> object:
+    """A name as a string in one case: vLLM takes some in any, and makes members of an enumeration of them."""
+    name = setting.name if isinstance(setting, Enum) else setting
+    return name.lower() if isinstance(name, str) else name
 
 
 def _release(version: str) -> Release | str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from enum import Enum
 from typing import Any
 
 import pytest
@@ -113,6 +114,15 @@ def test_settings_of_the_drafter_are_compared() -> None:
     assert fitting_table(profile, a_serving(settings={"draft_tensor_parallel_size": 2}))
     with pytest.raises(ProfileMismatch, match="the drafter's draft_tensor_parallel_size 2, and this is 1"):
         fitting_table(profile, a_serving())
+
+
+def test_settings_that_vllm_turns_into_members_are_compared_by_name() -> None:
+    """An attention backend is a word in the sweep's config, in any case, and a member of an enumeration in vLLM's."""
+    backend = Enum("Backend", ["FLASH_ATTN", "TRITON_ATTN"])
+    profile = with_settings(a_fitting_profile(), attention_backend="flash_attn")
+    assert fitting_table(profile, a_serving(settings={"attention_backend": backend.FLASH_ATTN}))
+    with pytest.raises(ProfileMismatch, match="attention_backend flash_attn, and this is triton_attn"):
+        fitting_table(profile, a_serving(settings={"attention_backend": backend.TRITON_ATTN}))
 
 
 @pytest.mark.parametrize("key", ["enable_adaptive_verification", "parallel_drafting"])
