@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 from types import SimpleNamespace
 from typing import Any
 
@@ -50,7 +51,12 @@ def a_measured_profile() -> Profile:
     """20 ms at batch size 4 and K=1, half of the first drafts accepted."""
     one = Interval(0.02, 0.02, 0.02)
     cell = CellEstimate(Cell(Arm.DSD, 4, 1), one, one, one, 2, 4, 0.9)
-    return replace(a_fitting_profile(), cells=(cell,), acceptance=(PositionAcceptance(1, Interval(0.5, 0.4, 0.6)),))
+    return replace(a_fitting_profile(), cells=(cell,), acceptance=(acceptance(0.5),))
+
+
+def acceptance(rate: float) -> PositionAcceptance:
+    """That share of first drafts."""
+    return PositionAcceptance(1, Interval(rate, rate - 0.1, rate + 0.1))
 
 
 @pytest.mark.parametrize(
@@ -114,6 +120,16 @@ def test_drift_is_a_lasting_difference_from_what_was_measured(changed: dict[str,
     expectation.step_s(a_step(**changed))
     expectation.accepted(a_step(**changed))
     assert expectation.state is state
+
+
+def test_luck_is_no_drift() -> None:
+    """One request at K=1 shows few drafts; healthy servers whose drafts are rarely accepted settle as applied."""
+    random, profile = Random(0), replace(a_measured_profile(), acceptance=(acceptance(0.3),))
+    for _ in range(50):
+        expectation = Expectation(profile)
+        for _ in range(SETTLED):
+            expectation.accepted(a_step(batch_size=1, drafted=(1,), accepted=(int(random.random() < 0.3),)))
+        assert expectation.state is State.APPLIED
 
 
 def test_without_a_profile_nothing_is_expected() -> None:
