@@ -39,7 +39,7 @@ class Watched:
         if self.state == "refused":
             return "The profile is not in force. See the server's log for the reason."
         if self.total_steps < STEPS_NEEDED:
-            return f"Fewer than {STEPS_NEEDED} steps were made. Watch it under load."
+            return f"Fewer than {STEPS_NEEDED} steps were seen. Watch it under load, and with one API server."
         if self.state == "drifted":
             return "The profile no longer describes this server. Sweep again."
         return "The profile describes this server. Nothing to do."

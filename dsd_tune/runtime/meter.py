@@ -19,7 +19,9 @@ class Meter:
 
     def __init__(self, config: Any, engines: list[int], options: Options) -> None:
         self._exporter: Exporter | None = Exporter(str(config.model_config.served_model_name), engines)
-        self._readers = {engine: StepReader() for engine in engines}
+        # Of several API servers, vLLM tells one about each step.
+        alone = getattr(config.parallel_config, "_api_process_count", 1) == 1
+        self._readers = {engine: StepReader(hears_all=alone) for engine in engines}
         self._config, self._options = config, options
         self._expectation = Expectation(None)
         # Should it not apply, whoever was to put its table in has said why.

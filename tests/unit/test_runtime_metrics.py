@@ -148,9 +148,10 @@ def meter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Meter:
     return a_meter(tmp_path / "profile.json")
 
 
-def a_meter(path: Path, policy: str = "table") -> Meter:
+def a_meter(path: Path, policy: str = "table", **parallel: int) -> Meter:
     """A meter of engine 0 of the model `m`, which was started with the profile's table."""
     config = a_vllm_config([(1, 4, 2), (5, 16, 0)])
+    config.parallel_config = SimpleNamespace(**parallel)
     config.model_config = SimpleNamespace(served_model_name="m")
     return Meter(config, [0], Options(path, policy))
 
@@ -174,6 +175,16 @@ def test_a_server_exports_what_its_steps_did(meter: Meter) -> None:
     assert exported("expected_accepted_total") == 6
     assert exported("predicted_step_seconds_total") == pytest.approx(0.04)
     assert exported("compared_step_seconds_total") == exported("step_seconds_total", batch_size="3-4", k="1")
+
+
+def test_one_of_several_api_servers_times_no_steps(meter: Meter, tmp_path: Path) -> None:
+    """It hears of some steps only, so what lies between two is no step time; drafts are counted all the same."""
+    meter = a_meter(tmp_path / "profile.json", _api_process_count=2)
+    for _ in range(3):
+        meter.record(scheduler(4, [4], [2]), iteration(6), 0)
+    assert exported("step_seconds_total", batch_size="3-4", k="1") is None
+    assert exported("compared_step_seconds_total") is None
+    assert exported("drafted_total", position="1") == 12
 
 
 def test_a_server_shows_its_state_before_the_first_request(meter: Meter, tmp_path: Path) -> None:
