@@ -23,11 +23,12 @@ class Meter:
         alone = getattr(config.parallel_config, "_api_process_count", 1) == 1
         self._readers = {engine: StepReader(hears_all=alone) for engine in engines}
         self._config, self._options = config, options
+        # Before the file is read: one that is replaced meanwhile is another than the renewal saw.
+        self._renewal = Renewal(options.profile, self._expect, self._refuse)
         self._expectation = Expectation(None)
         # Should it not apply, whoever was to put its table in has said why.
         with suppress(Exception):
             self._expectation = self._expect()
-        self._renewal = Renewal(options.profile, self._expect, self._refuse)
         self._exporter.show(self._expectation.state)
 
     def record(self, scheduler: Any, iteration: Any, engine: int) -> None:

@@ -16,6 +16,7 @@ from serving import a_fitting_profile, a_serving, a_vllm_config, write_profile
 from dsd_tune.errors import ProfileMismatch, UsageError
 from dsd_tune.records.table import Table
 from dsd_tune.runtime import hooks, options
+from dsd_tune.runtime.application import Application
 from dsd_tune.runtime.hooks import Starting, steered
 from dsd_tune.runtime.options import Options
 from dsd_tune.runtime.plugin import register
@@ -208,6 +209,22 @@ def test_a_replaced_profile_takes_over(path: Path) -> None:
         write_profile(path, a_fitting_profile(Table.from_dense(dense)))
         renew(scheduler)
         assert ks(scheduler) == [dense[0], dense[7]]
+
+
+def test_a_profile_replaced_while_it_is_first_read_takes_over(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It counts as a new one, though the engine has never seen the file in between."""
+    of = Application.of
+
+    def read_slowly(config: object, options: Options) -> Application:
+        application = of(config, options)
+        write_profile(path, a_fitting_profile(Table.from_dense([0] * 4 + [2] * 12)))
+        return application
+
+    monkeypatch.setattr(Application, "of", read_slowly)
+    scheduler = steered(FakeScheduler, Options(path))([0] * 9 + [2] * 8)
+    monkeypatch.setattr(Application, "of", of)
+    renew(scheduler)
+    assert ks(scheduler) == [0, 2]
 
 
 @pytest.mark.parametrize(
