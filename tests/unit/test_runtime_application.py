@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from builders import AStep
-from serving import a_fitting_profile, a_serving, write_profile
+from serving import a_fitting_profile, a_serving, with_step_times, write_profile
 
 from dsd_tune.errors import ProfileMismatch
-from dsd_tune.records.interval import Interval
-from dsd_tune.records.measurement import Arm, Cell
-from dsd_tune.records.profile import CellEstimate, Profile
+from dsd_tune.records.profile import Profile
 from dsd_tune.records.table import Table
 from dsd_tune.runtime.application import Application
 from dsd_tune.runtime.options import Options
@@ -71,23 +68,14 @@ def applied(path: Path, profile: Profile, policy: str, monkeypatch: pytest.Monke
     return Application.of(None, Options(path, policy))
 
 
-def measured(profile: Profile, *ks: int) -> Profile:
-    """The same profile with step times at these Ks, from batch size 1 to 32; drafts slow every step down."""
-    cells = tuple(
-        CellEstimate(Cell(Arm.DSD, size, k), Interval(s, s, s), Interval(s, s, s), None, 2, 4, 0.9)
-        for size in (1, 32)
-        for k, s in ((k, 0.01 * (k + 1)) for k in ks)
-    )
-    return replace(profile, cells=cells)
-
-
 @pytest.mark.parametrize("policy", [PolicyName.GOODPUT, PolicyName.ROTATE])
 @pytest.mark.parametrize(("version", "chooses_zero"), [("0.31.0", False), ("0.32.0", True), ("dev", False)])
 def test_a_measured_zero_is_kept_from_recurrent_layers_too(
     path: Path, monkeypatch: pytest.MonkeyPatch, policy: PolicyName, version: str, *, chooses_zero: bool
 ) -> None:
     """Where K=0 corrupts the output, no policy starts vLLM with it or chooses it, measured and best though it is."""
-    profile = measured(a_fitting_profile(Table.from_dense([3] * 8 + [1] * 24), vllm_version=version), 0, 1)
+    fitting = a_fitting_profile(Table.from_dense([3] * 8 + [1] * 24), vllm_version=version)
+    profile = with_step_times(fitting, {0: 0.01, 1: 0.02}, (1, 32))
     serving = {"vllm_version": version, "loses_state": True, "k_max": 3, "max_num_seqs": 32}
     one = applied(path, profile, policy, monkeypatch, **serving)
     guard = one.guard(frozenset({0, 1, 3}), pytest.fail)

@@ -9,9 +9,11 @@ import pytest
 from builders import AStep, a_profile, a_warning, an_environment
 from hypothesis import example, given
 from hypothesis import strategies as st
+from serving import with_step_times
 
 from dsd_tune.errors import ProfileMismatch, UsageError
-from dsd_tune.records.profile import Boundary, Profile
+from dsd_tune.records.interval import Interval
+from dsd_tune.records.profile import Boundary, PositionAcceptance, Profile
 from dsd_tune.records.table import Table
 from dsd_tune.records.warning import Code
 from dsd_tune.runtime.costs import StepTimes, tokens_per_step
@@ -210,16 +212,35 @@ STEPS = st.tuples(st.integers(0, 300), st.integers(0, 300)).map(lambda pair: ASt
 COUNTS = st.lists(st.tuples(st.integers(0, 99), st.integers(0, 99)), max_size=9)
 
 
+def a_measured_profile() -> Profile:
+    """Step times at every K up to 3 and batch size up to 16, under which K=1 is best; the table has K=2 and K=0."""
+    rates = [Interval(rate, rate - 0.1, rate + 0.1) for rate in (0.8, 0.3, 0.1)]
+    acceptance = tuple(PositionAcceptance(i, rate) for i, rate in enumerate(rates, start=1))
+    return with_step_times(a_profile(acceptance=acceptance), {0: 1.0, 1: 1.1, 2: 1.5, 3: 1.6}, (1, 16))
+
+
+def made(name: PolicyName, engine_ks: frozenset[int]) -> Policy:
+    """The policy for that profile, in an engine that was started for these Ks."""
+    profile = a_measured_profile()
+    assert profile.decision.table
+    return name.make(profile, profile.decision.table, name.wanted_ks(profile, profile.decision.table) & engine_ks)
+
+
+def test_goodput_chooses_what_the_table_lacks() -> None:
+    """Made from a profile, it takes the K with the most tokens per second at every batch size that was measured."""
+    assert run(made(PolicyName.GOODPUT, frozenset({0, 1, 2, 3})), range(1, 17)) == [1] * 16
+
+
 @pytest.mark.parametrize("name", list(PolicyName))
-@given(steps=st.lists(st.tuples(STEPS, COUNTS), max_size=200))
-def test_every_policy_stays_within_its_ks(name: PolicyName, steps: list[tuple[AStep, list[tuple[int, int]]]]) -> None:
-    """Whatever the steps and the counts, K is one that the engine was started for."""
-    profile: Profile = a_profile()
-    table = profile.decision.table
-    assert table
-    ks = name.wanted_ks(profile, table)
-    policy = name.make(profile, table, ks)
+@given(steps=st.lists(st.tuples(STEPS, COUNTS, st.integers(1, 300)), max_size=200))
+@example(steps=[(AStep(4), [(9, 9)] * 3, 1)] * 20)
+def test_every_policy_stays_within_its_ks(
+    name: PolicyName, steps: list[tuple[AStep, list[tuple[int, int]], int]]
+) -> None:
+    """Whatever the steps and the counts, K is one that the engine was started for, though the best was not."""
+    ks = frozenset({0, 1, 2})
+    policy = made(name, ks)
     observe: Callable[..., None] = policy.observe if isinstance(policy, Observer) else lambda *_: None
-    for step, counts in steps:
+    for step, counts, since in steps:
         assert policy.k(step) in ks
-        observe([max(pair) for pair in counts], [min(pair) for pair in counts], 1)
+        observe([max(pair) for pair in counts], [min(pair) for pair in counts], since)
