@@ -38,18 +38,20 @@ class Watched:
         """One sentence."""
         if self.state == "refused":
             return "The profile is not in force. See the server's log for the reason."
+        if self.total_steps < STEPS_NEEDED:
+            return f"Fewer than {STEPS_NEEDED} steps were seen. Watch it under load, and with one API server."
         if self.state == "drifted":
             return "The profile no longer describes this server. Sweep again."
-        if self.total_steps < STEPS_NEEDED:
-            return f"Fewer than {STEPS_NEEDED} steps were made. Watch it under load."
         return "The profile describes this server. Nothing to do."
 
     @property
     def exit_code(self) -> int:
         """0 all is well, 5 too few steps to tell, 6 the profile does not match."""
-        if self.state != "applied":
+        if self.state == "refused":
             return 6
-        return 5 if self.total_steps < STEPS_NEEDED else 0
+        if self.total_steps < STEPS_NEEDED:
+            return 5
+        return 6 if self.state == "drifted" else 0
 
 
 def watched(before: Scrape, after: Scrape) -> Watched:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,7 +11,9 @@ from typing import Any
 
 from builders import a_profile, an_environment
 
-from dsd_tune.records.profile import Profile
+from dsd_tune.records.interval import Interval
+from dsd_tune.records.measurement import Arm, Cell
+from dsd_tune.records.profile import CellEstimate, Profile
 from dsd_tune.records.table import Table
 from dsd_tune.runtime.serving import Serving
 from dsd_tune.storage import formats
@@ -42,7 +45,8 @@ def a_serving(**changed: Any) -> Serving:
         method="eagle",
         model="target",
         drafter="drafter",
-        settings={"draft_tensor_parallel_size": 1},
+        settings={"draft_tensor_parallel_size": 1, "enable_adaptive_verification": False, "parallel_drafting": False},
+        defaults={"enable_adaptive_verification": False},
         k_max=2,
         max_num_seqs=16,
         dtype=environment.dtype,
@@ -66,6 +70,16 @@ def a_vllm_config(table: list[tuple[int, int, int]] | None = None, *, speculates
 def write_profile(path: Path, profile: Profile) -> None:
     """Put a profile where `DSD_TUNE_PROFILE` points, atomically as `fit` does."""
     formats.write(formats.PROFILE, path, profile)
+
+
+def with_step_times(profile: Profile, step_s: Mapping[int, float], sizes: Sequence[int]) -> Profile:
+    """The same profile, whose steps take `step_s[k]` at each of these batch sizes in the table's engine."""
+    cells = tuple(
+        CellEstimate(Cell(Arm.DSD, size, k), Interval(s, s, s), Interval(s, s, s), None, 2, 4, 0.9)
+        for size in sizes
+        for k, s in step_s.items()
+    )
+    return replace(profile, cells=cells)
 
 
 def with_settings(profile: Profile, **settings: object) -> Profile:

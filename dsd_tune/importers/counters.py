@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from dsd_tune.errors import UsageError
-from dsd_tune.model.acceptance import VARIABLE_DRAFTERS
+from dsd_tune.records.drafter import VARIABLE_DRAFTERS
 from dsd_tune.records.published import PublishedAcceptance
 
 SHORTER_LAST_DRAFTS = 0.02

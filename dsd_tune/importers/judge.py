@@ -10,7 +10,7 @@ from dsd_tune.importers import counters as counting
 from dsd_tune.importers.declared import Declared
 from dsd_tune.importers.found import RUNNING_SHARE, Running
 from dsd_tune.importers.reading import Reading
-from dsd_tune.model.acceptance import VARIABLE_DRAFTERS
+from dsd_tune.records.drafter import VARIABLE_DRAFTERS
 from dsd_tune.records.measurement import Arm, Cell
 from dsd_tune.records.published import PublishedAcceptance, PublishedRow
 

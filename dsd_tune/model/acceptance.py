@@ -11,13 +11,8 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from dsd_tune.model.sampled import DRAWS, Array, Sampled
+from dsd_tune.records.drafter import JUDGED_BY_K
 from dsd_tune.records.measurement import Block
-
-BLOCK_DRAFTERS = frozenset({"dflash", "dspark", "pard", "p_eagle"})
-"""Methods that propose all K tokens at once, so that the first ones may depend on K."""
-
-VARIABLE_DRAFTERS = frozenset({"ngram", "ngram_gpu", "suffix"})
-"""Methods for which K is a cap: steps without a draft exist, and rates given a draft overstate the gain."""
 
 TRANSFERS = 0.02
 """How far, as a log ratio, tokens a step at one K may lie from what drafts at all Ks foretell."""
@@ -53,7 +48,7 @@ def tokens_per_step(blocks: Iterable[Block], ks: tuple[int, ...], method: str, r
     numbers contradict that, tokens over decode steps, each K from its own blocks.
     """
     drafting = [b for b in blocks if b.cell.k > 0]
-    if method in BLOCK_DRAFTERS | VARIABLE_DRAFTERS or moves_with_k(drafting, ks, method):
+    if method in JUDGED_BY_K or moves_with_k(drafting, ks, method):
         lengths = _tokens_over_steps(drafting, ks[1:], rng)
     else:
         lengths = _pooled(drafting, ks, rng)
@@ -67,7 +62,7 @@ def moves_with_k(drafting: Iterable[Block], ks: tuple[int, ...], method: str) ->
     None where they agree, within `TRANSFERS` or within what resampling prompts explains, from few prompts, and for
     methods that are judged K by K anyway.
     """
-    if method in BLOCK_DRAFTERS | VARIABLE_DRAFTERS:
+    if method in JUDGED_BY_K:
         return None
     own, pooled, prompts = _lengths_twice(drafting, ks[1:])
     if prompts < _ENOUGH_PROMPTS:

@@ -9,7 +9,7 @@ from typing import Any
 from dsd_tune.errors import ProfileMismatch
 from dsd_tune.records.profile import Profile
 from dsd_tune.records.table import Table
-from dsd_tune.runtime.fitting import fitting_table
+from dsd_tune.runtime.fitting import fitting_table, possible_ks
 from dsd_tune.runtime.guard import Guard
 from dsd_tune.runtime.options import Options
 from dsd_tune.runtime.policies.choice import PolicyName
@@ -37,7 +37,7 @@ class Application:
         serving = Serving.of(config)
         profile = formats.read(formats.PROFILE, options.profile)
         table = fitting_table(profile, serving)
-        wanted = frozenset(k for k in policy.wanted_ks(profile, table) if k <= serving.k_max)
+        wanted = policy.wanted_ks(profile, table) & possible_ks(serving)
         policy.make(profile, table, wanted)
         return cls(profile, table, policy, wanted)
 
@@ -58,7 +58,7 @@ class Application:
         """The policy, new and guarded, for an engine that was started for `engine_ks`.
 
         Raises:
-            ProfileMismatch: the table needs others.
+            ProfileMismatch: the table or the policy needs others.
         """
         if not self.table.ks <= engine_ks:
             raise ProfileMismatch(

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from enum import Enum
 
 from dsd_tune.errors import ProfileMismatch
+from dsd_tune.records.drafter import BLOCK_DRAFTERS
 from dsd_tune.records.environment import Environment
 from dsd_tune.records.profile import Profile, Verdict
 from dsd_tune.records.release import Release
@@ -15,6 +17,11 @@ from dsd_tune.storage.fingerprint import drafter_digest, model_digest
 
 _LAST_TO_LOSE_STATE = Release(0, 31)
 """Up to here a step without drafts after one with accepted drafts reads an old state of recurrent layers."""
+
+_DECISIVE = frozenset(
+    {"draft_sample_method", "enable_adaptive_verification", "parallel_drafting", "rejection_sample_method"}
+)
+"""Settings that change what is measured even where the sweep left them alone. Many others vLLM fills in by itself."""
 
 
 def fitting_table(profile: Profile, serving: Serving) -> Table:
@@ -37,6 +44,17 @@ def fitting_table(profile: Profile, serving: Serving) -> Table:
             f"Set num_speculative_tokens to {within.k_max}." if within.k_max else "Leave --speculative-config out.",
         )
     return within
+
+
+def possible_ks(serving: Serving) -> frozenset[int]:
+    """The Ks that this vLLM may run: 0 is none of them where it would silently corrupt the output."""
+    return frozenset(range(_zero_corrupts(serving), serving.k_max + 1))
+
+
+def _zero_corrupts(serving: Serving) -> bool:
+    release = _release(serving.vllm_version)
+    # A version that tells nothing may be an old one.
+    return serving.loses_state and (isinstance(release, str) or release <= _LAST_TO_LOSE_STATE)
 
 
 def _advised(profile: Profile) -> Table:
@@ -67,10 +85,17 @@ def _compared(profile: Profile, environment: Environment, serving: Serving) -> I
         yield key, getattr(environment, key), getattr(serving, key)
     yield "the model", environment.model_digest, model_digest(serving.model)
     config = json.loads(profile.request.speculative_config) if profile.request else {}
-    for key in config.keys() & serving.settings.keys() - {"model", "method"}:
-        yield f"the drafter's {key}", config[key], serving.settings[key]
+    unset = {**serving.defaults, "parallel_drafting": serving.method in BLOCK_DRAFTERS}
+    for key in sorted((config.keys() | _DECISIVE) & serving.settings.keys() - {"model", "method"}):
+        yield f"the drafter's {key}", _spelled(config.get(key, unset.get(key))), _spelled(serving.settings[key])
     here = {**config, "model": serving.drafter} if "model" in config else config
     yield "the drafter", environment.drafter_digest, drafter_digest(here)
+
+
+def _spelled(setting: object) -> object:
+    """A name as a string in one case: vLLM takes some in any, and makes members of an enumeration of them."""
+    name = setting.name if isinstance(setting, Enum) else setting
+    return name.lower() if isinstance(name, str) else name
 
 
 def _release(version: str) -> Release | str:
@@ -97,7 +122,7 @@ def _require_possible(measured_up_to: int, table: Table, serving: Serving) -> No
             f"It was measured up to batch size {measured_up_to}, and max_num_seqs is {serving.max_num_seqs}.",
             f"Set --max-num-seqs {measured_up_to}, or measure further.",
         )
-    if serving.loses_state and 0 in table.ks and Release.parse(serving.vllm_version) <= _LAST_TO_LOSE_STATE:
+    if 0 in table.ks - possible_ks(serving):
         raise ProfileMismatch(
             f"vLLM {serving.vllm_version} corrupts the output of a model with recurrent layers when K drops to 0.",
             "Use vLLM 0.32 or later, or set --mamba-cache-mode align.",

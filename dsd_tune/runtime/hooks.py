@@ -137,4 +137,6 @@ def attach(scheduler: Any, options: Options) -> None:
         LOG.info("dsd-tune: %s is applied: %s", options.profile, application)
         return guard
 
-    steer(scheduler, load(), say, Renewal(options.profile, load, options.refuse_new).poll)
+    # Before the file is read: one that is replaced meanwhile is another than the renewal saw.
+    renewal = Renewal(options.profile, load, options.refuse_new)
+    steer(scheduler, load(), say, renewal.poll)

@@ -6,7 +6,6 @@ import time
 from contextlib import suppress
 from typing import Any
 
-from dsd_tune.errors import ProfileMismatch
 from dsd_tune.runtime.application import Application
 from dsd_tune.runtime.expectation import Expectation
 from dsd_tune.runtime.metering import StepReader
@@ -20,13 +19,16 @@ class Meter:
 
     def __init__(self, config: Any, engines: list[int], options: Options) -> None:
         self._exporter: Exporter | None = Exporter(str(config.model_config.served_model_name), engines)
-        self._readers = {engine: StepReader() for engine in engines}
+        # Of several API servers, vLLM tells one about each step.
+        alone = getattr(config.parallel_config, "_api_process_count", 1) == 1
+        self._readers = {engine: StepReader(hears_all=alone) for engine in engines}
         self._config, self._options = config, options
+        # Before the file is read: one that is replaced meanwhile is another than the renewal saw.
+        self._renewal = Renewal(options.profile, self._expect, self._refuse)
         self._expectation = Expectation(None)
         # Should it not apply, whoever was to put its table in has said why.
         with suppress(Exception):
             self._expectation = self._expect()
-        self._renewal = Renewal(options.profile, self._expect, self._refuse)
         self._exporter.show(self._expectation.state)
 
     def record(self, scheduler: Any, iteration: Any, engine: int) -> None:
@@ -46,8 +48,8 @@ class Meter:
     def _expect(self) -> Expectation:
         application = Application.of(self._config, self._options)
         started_with = self._config.speculative_config.num_speculative_tokens_per_batch_size or ()
-        if not application.table.ks <= {k for _, _, k in started_with}:
-            raise ProfileMismatch("The engine was started for other Ks.", "Restart vLLM to use it.")
+        # The engine refuses what this refuses.
+        application.guard(frozenset(k for _, _, k in started_with), say)
         return Expectation(application.profile)
 
     def _refuse(self, _error: Exception) -> None:

@@ -17,7 +17,7 @@ INTERVAL_S = 1.0
 class Renewal(Generic[T]):
     """Polled in every step. `load` runs in a thread of its own whenever the file is another one than before.
 
-    What `load` raises goes to `refuse`, once for each file, and nothing changes.
+    What `load` raises goes to `refuse`, once for each file, and nothing changes. So does a thread that cannot start.
     """
 
     def __init__(
@@ -48,9 +48,18 @@ class Renewal(Generic[T]):
             stamp = self._stat()
             if stamp not in (None, self._stamp):
                 self._stamp = stamp
-                self._reader = Thread(target=self._read, name="dsd-tune-profile", daemon=True)
-                self._reader.start()
+                self._reader = self._start()
         return None
+
+    def _start(self) -> Thread | None:
+        """A thread that reads; None where the machine has no room for one."""
+        reader = Thread(target=self._read, name="dsd-tune-profile", daemon=True)
+        try:
+            reader.start()
+        except RuntimeError as error:
+            self._refuse(error)
+            return None
+        return reader
 
     def _read(self) -> None:
         try:

@@ -13,8 +13,9 @@ from typing import Any
 class Serving:
     """A vLLM configuration with speculation, as far as a profile depends on it.
 
-    `drafter` is the model that the speculative config names; `settings` are all of its fields. `loses_state` means:
-    the model has recurrent layers, and this configuration keeps only their last state.
+    `drafter` is the model that the speculative config names; `settings` are all of its fields, and `defaults` what they
+    are where nobody sets them. `loses_state` means: the model has recurrent layers, and this configuration keeps only
+    their last state.
     """
 
     vllm_version: str
@@ -22,6 +23,7 @@ class Serving:
     model: str
     drafter: str
     settings: Mapping[str, object]
+    defaults: Mapping[str, object]
     k_max: int
     max_num_seqs: int
     dtype: str
@@ -46,6 +48,7 @@ class Serving:
             model=str(model.model),
             drafter=str(speculation.model),
             settings=vars(speculation),
+            defaults=vars(type(speculation)),
             k_max=speculation.num_speculative_tokens,
             max_num_seqs=config.scheduler_config.max_num_seqs,
             dtype=str(model.dtype).removeprefix("torch."),

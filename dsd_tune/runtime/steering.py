@@ -99,9 +99,11 @@ class Steering:
             self._uncounted = 0
 
     def _set_k(self, output: Any, guard: Guard) -> None:
+        if not output.num_scheduled_tokens:
+            return
+        self._view.look(output)
         # A vLLM that knows by itself that nobody will use drafts (0.33) is right.
-        if output.num_scheduled_tokens and not getattr(output, "skip_drafts", False):
-            self._view.look(output)
+        if not getattr(output, "skip_drafts", False):
             self._view.k = guard.k(self._view)
             output.num_spec_tokens_to_schedule = self._view.k
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from enum import Enum
 from typing import Any
 
 import pytest
@@ -11,9 +12,7 @@ from serving import a_fitting_profile, a_serving, with_settings
 from dsd_tune.errors import ProfileMismatch
 from dsd_tune.records.profile import Verdict
 from dsd_tune.records.table import Table
-from dsd_tune.runtime.application import Application
 from dsd_tune.runtime.fitting import fitting_table
-from dsd_tune.runtime.policies.choice import PolicyName
 
 
 def test_the_measured_engine_fits() -> None:
@@ -117,29 +116,25 @@ def test_settings_of_the_drafter_are_compared() -> None:
         fitting_table(profile, a_serving())
 
 
-def application(table: Table, *wanted: int) -> Application:
-    """A table whose policy also wants other Ks."""
-    return Application(a_fitting_profile(table), table, PolicyName.ROTATE, table.ks | set(wanted))
+def test_settings_that_vllm_turns_into_members_are_compared_by_name() -> None:
+    """An attention backend is a word in the sweep's config, in any case, and a member of an enumeration in vLLM's."""
+    backend = Enum("Backend", ["FLASH_ATTN", "TRITON_ATTN"])
+    profile = with_settings(a_fitting_profile(), attention_backend="flash_attn")
+    assert fitting_table(profile, a_serving(settings={"attention_backend": backend.FLASH_ATTN}))
+    with pytest.raises(ProfileMismatch, match="attention_backend flash_attn, and this is triton_attn"):
+        fitting_table(profile, a_serving(settings={"attention_backend": backend.TRITON_ATTN}))
 
 
-def test_vllm_starts_with_the_table_itself() -> None:
-    """Where the policy needs no other Ks, vLLM's own lookup is the profile's table."""
-    table = Table.from_dense([2, 2, 0])
-    assert application(table).table_to_start_with() == table
+@pytest.mark.parametrize("key", ["enable_adaptive_verification", "parallel_drafting"])
+def test_what_the_server_alone_sets_is_compared_where_it_matters(key: str) -> None:
+    """What the sweep did not set had vLLM's default there; setting that is the same as not setting it."""
+    profile = a_fitting_profile()
+    assert fitting_table(profile, a_serving(settings={key: False, "quantization": "fp8"}))
+    with pytest.raises(ProfileMismatch, match=f"the drafter's {key} False, and this is True"):
+        fitting_table(profile, a_serving(settings={key: True}))
 
 
-def test_further_ks_stand_at_the_far_end() -> None:
-    """Each K that only the policy uses gets a batch size, and no K of the table loses its last one."""
-    table = Table.from_dense([3, 3, 3, 3, 0])
-    assert application(table, 1, 2).table_to_start_with().dense() == (3, 3, 1, 2, 0)
-
-
-def test_ks_without_room_are_left_out() -> None:
-    """A small server cannot have them all."""
-    assert application(Table.from_dense([3, 0]), 1, 2).table_to_start_with().dense() == (3, 0)
-
-
-def test_an_engine_started_for_other_ks_is_refused() -> None:
-    """The message names both sets."""
-    with pytest.raises(ProfileMismatch, match=r"has the Ks 0, 2, and the engine was started for 0, 1\. Restart vLLM"):
-        application(Table.from_dense([2, 0])).guard(frozenset({0, 1}), pytest.fail)
+def test_what_a_method_brings_with_it_is_no_difference() -> None:
+    """vLLM itself turns parallel drafting on for a block drafter."""
+    profile = a_fitting_profile(method="dflash")
+    assert fitting_table(profile, a_serving(method="dflash", settings={"parallel_drafting": True}))

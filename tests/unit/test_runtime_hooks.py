@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,6 +16,7 @@ from serving import a_fitting_profile, a_serving, a_vllm_config, write_profile
 from dsd_tune.errors import ProfileMismatch, UsageError
 from dsd_tune.records.table import Table
 from dsd_tune.runtime import hooks, options
+from dsd_tune.runtime.application import Application
 from dsd_tune.runtime.hooks import Starting, steered
 from dsd_tune.runtime.options import Options
 from dsd_tune.runtime.plugin import register
@@ -209,6 +211,22 @@ def test_a_replaced_profile_takes_over(path: Path) -> None:
         assert ks(scheduler) == [dense[0], dense[7]]
 
 
+def test_a_profile_replaced_while_it_is_first_read_takes_over(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It counts as a new one, though the engine has never seen the file in between."""
+    of = Application.of
+
+    def read_slowly(config: object, options: Options) -> Application:
+        application = of(config, options)
+        write_profile(path, a_fitting_profile(Table.from_dense([0] * 4 + [2] * 12)))
+        return application
+
+    monkeypatch.setattr(Application, "of", read_slowly)
+    scheduler = steered(FakeScheduler, Options(path))([0] * 9 + [2] * 8)
+    monkeypatch.setattr(Application, "of", of)
+    renew(scheduler)
+    assert ks(scheduler) == [0, 2]
+
+
 @pytest.mark.parametrize(
     ("dense", "words"), [(None, "is damaged"), ([1] * 4 + [0] * 12, "the engine was started for 0, 2")]
 )
@@ -228,6 +246,16 @@ def test_a_replacement_that_does_not_fit_changes_nothing(
         renew(scheduler)
         assert ks(scheduler) == [2, 0]
     assert [words in line and "what ran before goes on" in line for line in warnings(caplog)] == [True]
+
+
+def test_a_replacement_with_another_fixed_k_changes_nothing(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A fixed K that the engine was not started for is refused as a table is, and what ran before goes on."""
+    scheduler = steered(FakeScheduler, Options(path, "fixed"))([0] * 9 + [2] * 8)
+    profile = a_fitting_profile()
+    write_profile(path, replace(profile, decision=replace(profile.decision, fixed_k=1)))
+    renew(scheduler)
+    assert ks(scheduler) == [2, 2]
+    assert ["fixed K is 1" in line and "what ran before goes on" in line for line in warnings(caplog)] == [True]
 
 
 def test_the_environment_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,6 +15,7 @@ from serving import a_fitting_profile, a_serving, a_vllm_config, write_profile
 from dsd_tune.records.interval import Interval
 from dsd_tune.records.measurement import Arm, Cell
 from dsd_tune.records.profile import CellEstimate, PositionAcceptance, Profile
+from dsd_tune.records.table import Table
 from dsd_tune.runtime import options
 from dsd_tune.runtime.expectation import Expectation, State
 from dsd_tune.runtime.meter import Meter
@@ -49,7 +51,12 @@ def a_measured_profile() -> Profile:
     """20 ms at batch size 4 and K=1, half of the first drafts accepted."""
     one = Interval(0.02, 0.02, 0.02)
     cell = CellEstimate(Cell(Arm.DSD, 4, 1), one, one, one, 2, 4, 0.9)
-    return replace(a_fitting_profile(), cells=(cell,), acceptance=(PositionAcceptance(1, Interval(0.5, 0.4, 0.6)),))
+    return replace(a_fitting_profile(), cells=(cell,), acceptance=(acceptance(0.5),))
+
+
+def acceptance(rate: float) -> PositionAcceptance:
+    """That share of first drafts."""
+    return PositionAcceptance(1, Interval(rate, rate - 0.1, rate + 0.1))
 
 
 @pytest.mark.parametrize(
@@ -115,6 +122,16 @@ def test_drift_is_a_lasting_difference_from_what_was_measured(changed: dict[str,
     assert expectation.state is state
 
 
+def test_luck_is_no_drift() -> None:
+    """One request at K=1 shows few drafts; healthy servers whose drafts are rarely accepted settle as applied."""
+    random, profile = Random(0), replace(a_measured_profile(), acceptance=(acceptance(0.3),))
+    for _ in range(50):
+        expectation = Expectation(profile)
+        for _ in range(SETTLED):
+            expectation.accepted(a_step(batch_size=1, drafted=(1,), accepted=(int(random.random() < 0.3),)))
+        assert expectation.state is State.APPLIED
+
+
 def test_without_a_profile_nothing_is_expected() -> None:
     """A refused profile is compared with nothing."""
     expectation = Expectation(None)
@@ -131,11 +148,12 @@ def meter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Meter:
     return a_meter(tmp_path / "profile.json")
 
 
-def a_meter(path: Path) -> Meter:
+def a_meter(path: Path, policy: str = "table", **parallel: int) -> Meter:
     """A meter of engine 0 of the model `m`, which was started with the profile's table."""
     config = a_vllm_config([(1, 4, 2), (5, 16, 0)])
+    config.parallel_config = SimpleNamespace(**parallel)
     config.model_config = SimpleNamespace(served_model_name="m")
-    return Meter(config, [0], Options(path))
+    return Meter(config, [0], Options(path, policy))
 
 
 def exported(name: str, **labels: str) -> float | None:
@@ -159,11 +177,34 @@ def test_a_server_exports_what_its_steps_did(meter: Meter) -> None:
     assert exported("compared_step_seconds_total") == exported("step_seconds_total", batch_size="3-4", k="1")
 
 
+def test_one_of_several_api_servers_times_no_steps(meter: Meter, tmp_path: Path) -> None:
+    """It hears of some steps only, so what lies between two is no step time; drafts are counted all the same."""
+    meter = a_meter(tmp_path / "profile.json", _api_process_count=2)
+    for _ in range(3):
+        meter.record(scheduler(4, [4], [2]), iteration(6), 0)
+    assert exported("step_seconds_total", batch_size="3-4", k="1") is None
+    assert exported("compared_step_seconds_total") is None
+    assert exported("drafted_total", position="1") == 12
+
+
 def test_a_server_shows_its_state_before_the_first_request(meter: Meter, tmp_path: Path) -> None:
     """A profile that fits is applied; one that cannot be read is refused; a second engine of a process starts anew."""
     assert [exported("state", state=state) for state in State] == [1, 0, 0]
     a_meter(tmp_path / "missing.json")
     assert [exported("state", state=state) for state in State] == [0, 1, 0]
+
+
+def test_a_server_shows_what_its_engine_refuses(meter: Meter, tmp_path: Path) -> None:
+    """A table with other Ks, and a fixed K that the engine was not started for."""
+    profile = a_measured_profile()
+    path = tmp_path / "profile.json"
+    for refused, policy in [
+        (a_fitting_profile(Table.from_dense([1] * 8 + [0] * 8)), "table"),
+        (replace(profile, decision=replace(profile.decision, fixed_k=1)), "fixed"),
+    ]:
+        write_profile(path, refused)
+        a_meter(path, policy)
+        assert exported("state", state=State.REFUSED) == 1
 
 
 def test_a_replaced_profile_changes_the_state(meter: Meter, tmp_path: Path) -> None:

@@ -6,13 +6,16 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 import pytest
-from builders import AStep, a_profile
-from hypothesis import given
+from builders import AStep, a_profile, a_warning, an_environment
+from hypothesis import example, given
 from hypothesis import strategies as st
+from serving import with_step_times
 
 from dsd_tune.errors import ProfileMismatch, UsageError
-from dsd_tune.records.profile import Boundary, Profile
+from dsd_tune.records.interval import Interval
+from dsd_tune.records.profile import Boundary, PositionAcceptance, Profile
 from dsd_tune.records.table import Table
+from dsd_tune.records.warning import Code
 from dsd_tune.runtime.costs import StepTimes, tokens_per_step
 from dsd_tune.runtime.policies.choice import PolicyName
 from dsd_tune.runtime.policies.fixed import FixedPolicy
@@ -82,6 +85,29 @@ def test_hysteresis_stays_while_ks_are_tied() -> None:
     upwards, downwards = (HysteresisPolicy(TABLE, ties, dwell=0) for _ in range(2))
     assert run(upwards, [3, 5, 6, 7]) == [3, 3, 3, 1]
     assert run(downwards, [8, 6, 3, 2]) == [1, 1, 1, 3]
+
+
+@given(
+    reaches=st.tuples(*[st.tuples(st.integers(0, 8), st.integers(0, 8))] * 2),
+    sizes=st.lists(st.integers(1, 16), min_size=2),
+)
+@example(reaches=((1, 16), (0, 1)), sizes=[1, 12])
+@example(reaches=((0, 1), (6, 1)), sizes=[16, 3])
+def test_hysteresis_switches_exactly_where_another_k_is_better_for_certain(
+    reaches: Sequence[tuple[int, int]], sizes: list[int]
+) -> None:
+    """However ties overlap: the K in force stays where no boundary speaks against it, and goes where one does."""
+    ties = [boundary(after, after - down, after + up) for after, (down, up) in zip((4, 8), reaches, strict=True)]
+    ks = run(HysteresisPolicy(TABLE, ties, dwell=0), sizes)
+    for before, k, size in zip([3, *ks], ks, sizes, strict=False):
+        good = {3, 1, 0}
+        for tie, left in zip(ties, ({3}, {3, 1}), strict=True):
+            if size > max(tie.high, tie.after + 1):
+                good -= left
+            if size < tie.low:
+                good &= left
+        assert k in good
+        assert k == before or before not in good
 
 
 def test_hysteresis_crosses_several_ranges_at_once() -> None:
@@ -166,20 +192,55 @@ def test_goodput_needs_acceptance_by_position() -> None:
         PolicyName.GOODPUT.make(a_profile(acceptance=()), TABLE, TABLE.ks)
 
 
+@pytest.mark.parametrize("method", ["ngram", "suffix", "dflash"])
+def test_goodput_is_refused_where_positions_do_not_add_up(method: str) -> None:
+    """Steps without a draft are not seen, and a block's first tokens may depend on K: other policies do not mind."""
+    profile = a_profile(environment=an_environment(method=method))
+    with pytest.raises(ProfileMismatch, match=f"does not foretell a step's tokens with {method}.*another policy"):
+        PolicyName.GOODPUT.make(profile, TABLE, TABLE.ks)
+    assert PolicyName.HYSTERESIS.make(profile, TABLE, TABLE.ks)
+
+
+def test_goodput_is_refused_where_drafts_were_seen_to_depend_on_k() -> None:
+    """What `fit` found out about a drafter counts as much as what is known of its method."""
+    profile = a_profile(warnings=(a_warning(code=Code.DEPENDS_ON_K),))
+    with pytest.raises(ProfileMismatch, match="does not foretell"):
+        PolicyName.GOODPUT.make(profile, TABLE, TABLE.ks)
+
+
 STEPS = st.tuples(st.integers(0, 300), st.integers(0, 300)).map(lambda pair: AStep(max(pair), decoding=min(pair)))
 COUNTS = st.lists(st.tuples(st.integers(0, 99), st.integers(0, 99)), max_size=9)
 
 
+def a_measured_profile() -> Profile:
+    """Step times at every K up to 3 and batch size up to 16, under which K=1 is best; the table has K=2 and K=0."""
+    rates = [Interval(rate, rate - 0.1, rate + 0.1) for rate in (0.8, 0.3, 0.1)]
+    acceptance = tuple(PositionAcceptance(i, rate) for i, rate in enumerate(rates, start=1))
+    return with_step_times(a_profile(acceptance=acceptance), {0: 1.0, 1: 1.1, 2: 1.5, 3: 1.6}, (1, 16))
+
+
+def made(name: PolicyName, engine_ks: frozenset[int]) -> Policy:
+    """The policy for that profile, in an engine that was started for these Ks."""
+    profile = a_measured_profile()
+    assert profile.decision.table
+    return name.make(profile, profile.decision.table, name.wanted_ks(profile, profile.decision.table) & engine_ks)
+
+
+def test_goodput_chooses_what_the_table_lacks() -> None:
+    """Made from a profile, it takes the K with the most tokens per second at every batch size that was measured."""
+    assert run(made(PolicyName.GOODPUT, frozenset({0, 1, 2, 3})), range(1, 17)) == [1] * 16
+
+
 @pytest.mark.parametrize("name", list(PolicyName))
-@given(steps=st.lists(st.tuples(STEPS, COUNTS), max_size=200))
-def test_every_policy_stays_within_its_ks(name: PolicyName, steps: list[tuple[AStep, list[tuple[int, int]]]]) -> None:
-    """Whatever the steps and the counts, K is one that the engine was started for."""
-    profile: Profile = a_profile()
-    table = profile.decision.table
-    assert table
-    ks = name.wanted_ks(profile, table)
-    policy = name.make(profile, table, ks)
+@given(steps=st.lists(st.tuples(STEPS, COUNTS, st.integers(1, 300)), max_size=200))
+@example(steps=[(AStep(4), [(9, 9)] * 3, 1)] * 20)
+def test_every_policy_stays_within_its_ks(
+    name: PolicyName, steps: list[tuple[AStep, list[tuple[int, int]], int]]
+) -> None:
+    """Whatever the steps and the counts, K is one that the engine was started for, though the best was not."""
+    ks = frozenset({0, 1, 2})
+    policy = made(name, ks)
     observe: Callable[..., None] = policy.observe if isinstance(policy, Observer) else lambda *_: None
-    for step, counts in steps:
+    for step, counts, since in steps:
         assert policy.k(step) in ks
-        observe([max(pair) for pair in counts], [min(pair) for pair in counts], 1)
+        observe([max(pair) for pair in counts], [min(pair) for pair in counts], since)

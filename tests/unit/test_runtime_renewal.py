@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -90,6 +91,23 @@ def test_a_broken_file_is_reported_once_and_a_mended_one_taken(path: Path) -> No
     assert [str(error) for error in refused] == ["empty"]
     replace_file(path, "mended")
     assert later(renewal, clock) == [None, "mended", None]
+
+
+def test_a_machine_without_room_for_a_thread_keeps_what_it_has(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The poll does not raise, which would end all steering; the next file is read again."""
+    clock, refused = Clock(), list[Exception]()
+    renewal = a_renewal(path, clock, refused.append)
+    replace_file(path, "second")
+
+    def no_room(_thread: Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as full:
+        full.setattr(Thread, "start", no_room)
+        assert later(renewal, clock) == [None] * 3
+    assert [str(error) for error in refused] == ["can't start new thread"]
+    replace_file(path, "third")
+    assert later(renewal, clock) == [None, "third", None]
 
 
 def test_a_file_that_vanishes_changes_nothing(path: Path) -> None:

@@ -132,6 +132,17 @@ def test_vllms_own_decision_to_skip_drafts_stands() -> None:
     assert scheduler.step({"a": 1}, skip_drafts=True).num_spec_tokens_to_schedule == 3
 
 
+def test_a_prefill_is_seen_where_drafts_are_skipped() -> None:
+    """A long prompt alone in its first step, for which vLLM skips drafts, does not count as decoding later on."""
+    scheduler, policy = FakeScheduler(LOOKUP), Noting()
+    install(scheduler, policy, pytest.fail)
+    scheduler.add("long", 10)
+    scheduler.step({"long": 4}, skip_drafts=True)
+    scheduler.add("a", 1)
+    scheduler.step({"long": 3, "a": 1}, skip_drafts=False)
+    assert [decoding for _, decoding, _ in policy.steps] == [1]
+
+
 def test_an_observer_learns_what_was_accepted() -> None:
     """Positions count only where a draft was made; the scheduler gets the same outcome as ever."""
     scheduler, policy = FakeScheduler(LOOKUP), Noting()

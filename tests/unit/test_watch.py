@@ -46,6 +46,7 @@ def test_what_happened_in_between_counts() -> None:
         ("applied", 500, 0, "Nothing to do"),
         ("applied", 50, 5, "Watch it under load"),
         ("drifted", 500, 6, "Sweep again"),
+        ("drifted", 50, 5, "Watch it under load"),
         ("refused", 0, 6, "See the server's log"),
     ],
 )

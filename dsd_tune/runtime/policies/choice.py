@@ -6,8 +6,10 @@ from enum import StrEnum
 from itertools import count, takewhile
 
 from dsd_tune.errors import ProfileMismatch, UsageError
+from dsd_tune.records.drafter import JUDGED_BY_K
 from dsd_tune.records.profile import Profile
 from dsd_tune.records.table import Table
+from dsd_tune.records.warning import Code
 from dsd_tune.runtime.costs import StepTimes
 from dsd_tune.runtime.policies.fixed import FixedPolicy
 from dsd_tune.runtime.policies.goodput import GoodputPolicy
@@ -61,13 +63,29 @@ class PolicyName(StrEnum):
             case PolicyName.GOODPUT:
                 return GoodputPolicy(StepTimes.of(profile), _rates(profile), table, ks)
             case PolicyName.FIXED:
-                return FixedPolicy(profile.decision.fixed_k)
+                return FixedPolicy(_fixed_k(profile, ks))
             case PolicyName.ROTATE:
                 return RotatePolicy(ks)
 
 
+def _fixed_k(profile: Profile, ks: frozenset[int]) -> int:
+    k = profile.decision.fixed_k
+    if k not in ks:
+        raise ProfileMismatch(
+            f"Its fixed K is {k}, and this engine can choose among {', '.join(map(str, sorted(ks)))}.",
+            f"Restart vLLM with num_speculative_tokens of {k} or more, or use another policy.",
+        )
+    return k
+
+
 def _rates(profile: Profile) -> tuple[float, ...]:
-    """Acceptance at positions 1, 2, ... without a gap."""
+    """Acceptance at positions 1, 2, ... without a gap, where it adds up to tokens at every K."""
+    method = profile.environment.method if profile.environment else ""
+    if method in JUDGED_BY_K or any(warning.code is Code.DEPENDS_ON_K for warning in profile.warnings):
+        raise ProfileMismatch(
+            f"Acceptance by position does not foretell a step's tokens with {method}, and goodput relies on it.",
+            "Use another policy.",
+        )
     known = {one.position: one.rate.value for one in profile.acceptance}
     if 1 not in known:
         raise ProfileMismatch("It has no acceptance by position, which goodput needs.", "Use another policy.")

@@ -19,17 +19,20 @@ class HysteresisPolicy:
     costs nothing that was measured. The band is never narrower than the two batch sizes that the boundary separates.
     """
 
-    __slots__ = ("_dwell", "_firsts", "_highest", "_ks", "_lasts", "_lowest", "_range", "_since")
+    __slots__ = ("_dwell", "_highest", "_ks", "_lowest", "_range", "_since")
 
     def __init__(self, table: Table, boundaries: Sequence[Boundary], dwell: int = DWELL) -> None:
         tied = {boundary.after: boundary for boundary in boundaries}
         afters = [r.last for r in table.ranges[:-1]]
-        self._firsts = [min(after, tied[after].low) if after in tied else after for after in afters]
-        self._lasts = [max(after + 1, tied[after].high) if after in tied else after + 1 for after in afters]
+        firsts = [min(after, tied[after].low) if after in tied else after for after in afters]
+        lasts = [max(after + 1, tied[after].high) if after in tied else after + 1 for after in afters]
         self._ks = tuple(r.k for r in table.ranges)
         sizes = range(table.max_num_seqs + 1)
-        self._lowest = tuple(sum(last < size for last in self._lasts) for size in sizes)
-        self._highest = tuple(sum(first <= size for first in self._firsts) for size in sizes)
+        # A noisy tie may reach over the next boundary, so neither list need be in order.
+        self._lowest = tuple(max((i for i, last in enumerate(lasts, 1) if last < size), default=0) for size in sizes)
+        self._highest = tuple(
+            min((i for i, first in enumerate(firsts) if first > size), default=len(firsts)) for size in sizes
+        )
         self._dwell = dwell
         self._since = dwell
         self._range = 0
