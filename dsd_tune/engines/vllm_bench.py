@@ -81,6 +81,7 @@ def _command(url: str, order: LoadOrder, result: Path) -> list[str]:
         "--metric-percentiles": "99",
         "--result-dir": str(result.parent),
         "--result-filename": result.name,
+        "--extra-body": json.dumps(_body(order)),
     }
     if order.model is not None:
         flags["--model"] = order.model
@@ -88,6 +89,14 @@ def _command(url: str, order: LoadOrder, result: Path) -> list[str]:
     # Texts end where the model ends them, as in production and in a sweep: behind its end a drafter sees no language.
     switches = ["--save-result", "--save-detailed", "--disable-tqdm", "--disable-shuffle", *template]
     return [str(vllm_command()), "bench", "serve", *(word for pair in flags.items() for word in pair), *switches]
+
+
+def _body(order: LoadOrder) -> dict[str, object]:
+    """What a request says besides, so that it is the sweep's: this wins over what vLLM's client says by itself."""
+    # The client sets a penalty of 1; without one the server takes the model's own, as for anyone who sends none.
+    body: dict[str, object] = {"repetition_penalty": None}
+    # A template writes the special tokens itself, and the server would add them once more.
+    return body | {"add_special_tokens": False} if order.chat else body
 
 
 @cache
