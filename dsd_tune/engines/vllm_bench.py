@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from dsd_tune.engines.leash import leashed
 from dsd_tune.engines.vllm_log import last_words
@@ -50,7 +52,12 @@ def bench(url: str, order: LoadOrder, result: Path) -> Mapping[str, Any]:
     with (
         log.open("wb") as sink,
         subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=sink, stderr=subprocess.STDOUT, start_new_session=True
+            command,
+            stdin=subprocess.PIPE,
+            stdout=sink,
+            stderr=subprocess.STDOUT,
+            env=_environment(url),
+            start_new_session=True,
         ) as process,
     ):
         try:
@@ -64,6 +71,17 @@ def bench(url: str, order: LoadOrder, result: Path) -> Mapping[str, Any]:
         raise EngineFailed(f"vllm bench serve failed. {last_words(log)}", f"Its log is {log}.")
     document: Mapping[str, Any] = json.loads(result.read_text(encoding="utf-8"))
     return document
+
+
+def _environment(url: str) -> dict[str, str]:
+    """This process's, with the server's host beside what is reached without a proxy.
+
+    vLLM's client heeds proxies of the environment, and excepts not even the loopback by itself.
+    """
+    known = os.environ.get("no_proxy") or os.environ.get("NO_PROXY")
+    # An asterisk counts only by itself, and then for all hosts.
+    direct = "*" if known == "*" else ",".join(filter(None, (known, urlsplit(url).hostname)))
+    return {**os.environ, "no_proxy": direct, "NO_PROXY": direct}
 
 
 def _command(url: str, order: LoadOrder, result: Path) -> list[str]:

@@ -13,10 +13,13 @@ from dsd_tune.engines.vllm_bench import LoadOrder, bench
 
 PROGRAM = """#!{python}
 import json, sys
+from urllib.parse import urlsplit
+from urllib.request import proxy_bypass
 words = sys.argv
 given = dict(zip(words, words[1:]))
+direct = [host for host in (urlsplit(given["--base-url"]).hostname, "mirror", "elsewhere") if proxy_bypass(host)]
 with open(given["--result-dir"] + "/" + given["--result-filename"], "w") as file:
-    json.dump({{"words": words[1:], "body": json.loads(given["--extra-body"])}}, file)
+    json.dump({{"words": words[1:], "body": json.loads(given["--extra-body"]), "direct": direct}}, file)
 """
 
 ORDER = LoadOrder(
@@ -50,3 +53,23 @@ def test_a_request_is_the_sweeps(tmp_path: Path) -> None:
     assert said["body"] == {"repetition_penalty": None}
     assert "--skip-chat-template" in said["words"]
     assert "--skip-chat-template" not in talking["words"]
+
+
+@pytest.mark.parametrize(
+    ("url", "name", "value", "direct"),
+    [
+        (URL, "NO_PROXY", "", ["127.0.0.1"]),
+        (URL, "NO_PROXY", "mirror", ["127.0.0.1", "mirror"]),
+        ("http://[::1]:8000", "no_proxy", "mirror", ["::1", "mirror"]),
+        ("http://gpu:8000", "no_proxy", "*", ["gpu", "mirror", "elsewhere"]),
+    ],
+)
+def test_a_server_is_reached_past_a_proxy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str, name: str, value: str, direct: list[str]
+) -> None:
+    """The host of the server joins those that the environment excepts already; vLLM's client asks the same question."""
+    for variable in ("no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setenv("http_proxy", "http://proxy:3128")
+    monkeypatch.setenv(name, value)
+    assert bench(url, ORDER, tmp_path / "result.json")["direct"] == direct
