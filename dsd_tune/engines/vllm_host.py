@@ -113,6 +113,11 @@ def read_load(
     Raises:
         EngineFailed: it has not what every such file has, or no request was answered.
     """
+    if result.get("completed") == 0:
+        raise EngineFailed(
+            f"No request of {arm} at concurrency {concurrency} was answered: {_complaint(result)}.",
+            "Mend what the server's log says of it; the same command goes on from there.",
+        )
     try:
         requests = result["completed"] + result["failed"]
         enough = requests >= ENOUGH_FOR_P99
@@ -136,3 +141,9 @@ def read_load(
     except (KeyError, TypeError, ValueError) as error:
         what = f"The result of vllm bench serve for {arm} at concurrency {concurrency} says no TPOT: {error}."
         raise EngineFailed(what, "See its log, in the directory of the validation.") from error
+
+
+def _complaint(result: Mapping[str, Any]) -> str:
+    """The first error of a request: a traceback's last line, or how the server refused it."""
+    told = (error.strip() for error in result.get("errors", ()))
+    return next((error.splitlines()[-1].rstrip(".") for error in told if error), "nothing is said of why")

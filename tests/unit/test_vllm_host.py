@@ -57,6 +57,20 @@ def test_a_result_that_says_too_little_is_refused(lacking: str) -> None:
         _read({key: value for key, value in RESULT.items() if key != lacking})
 
 
+@pytest.mark.parametrize(
+    ("errors", "said"),
+    [
+        (["", "Not Found", "Bad Gateway"], "was answered: Not Found. Mend"),
+        (["Traceback (most recent call last):\n  ...\nOSError: refused.\n"], "was answered: OSError: refused. Mend"),
+        ([], "was answered: nothing is said of why. Mend"),
+    ],
+)
+def test_a_load_without_an_answer_says_why(errors: list[str], said: str) -> None:
+    """The first complaint of a request, not the times that are missing for it."""
+    with pytest.raises(EngineFailed, match=said):
+        _read({**RESULT, "completed": 0, "failed": 8, "output_lens": [0] * 8, "mean_tpot_ms": 0.0, "errors": errors})
+
+
 def test_texts_that_failed_have_no_length() -> None:
     """vLLM lists a request that failed with no tokens; only those answered count."""
     load = _read({**RESULT, "completed": 6, "failed": 2, "output_lens": [40, 0, 90, 128, 128, 7, 0, 128]})
