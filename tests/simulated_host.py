@@ -29,7 +29,7 @@ class SimulatedHost:
         self.served.append(command)
         yield SimulatedClient(self, command.arm, _config(command))
 
-    def client(self, url: str, model: str | None, arm: ServedArm) -> SimulatedClient:
+    def client(self, url: str, arm: ServedArm) -> SimulatedClient:
         """Clients of a server that others started with K=2 throughout."""
         return SimulatedClient(self, arm, {"num_speculative_tokens": 2})
 

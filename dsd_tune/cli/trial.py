@@ -104,7 +104,7 @@ def _measure(
         return
     url, label = running
     start = 1 + max((load.start for load in loads if load.arm is label), default=-1)
-    client = host.client(url.rstrip("/"), None, label)
+    client = host.client(url.rstrip("/"), label)
     watcher.starting(label, start, start + 1)
     for concurrency in directory.request.concurrency:
         load = client.load(concurrency, start)

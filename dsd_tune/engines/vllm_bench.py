@@ -24,11 +24,10 @@ LIMIT_S = 3600.0
 class LoadOrder:
     """What to ask of a server: `requests` of `output_tokens` at most, `concurrency` of them at a time.
 
-    `prompts` is a JSONL file with one `prompt` a line; a load begins with its first. Without
-    a model it is the first that the server names. `chat` puts the model's chat template around each prompt.
+    `prompts` is a JSONL file with one `prompt` a line; a load begins with its first. `chat` puts the model's chat
+    template around each prompt. The model is the first that the server names: its flags may call it anything.
     """
 
-    model: str | None
     tokenizer: str
     prompts: Path
     concurrency: int
@@ -101,8 +100,6 @@ def _command(url: str, order: LoadOrder, result: Path) -> list[str]:
         "--result-filename": result.name,
         "--extra-body": json.dumps(_body(order)),
     }
-    if order.model is not None:
-        flags["--model"] = order.model
     template = [] if order.chat else ["--skip-chat-template"]
     # Texts end where the model ends them, as in production and in a sweep: behind its end a drafter sees no language.
     switches = ["--save-result", "--save-detailed", "--disable-tqdm", "--disable-shuffle", *template]

@@ -24,14 +24,13 @@ ENOUGH_FOR_P99 = 662
 
 @dataclass(frozen=True, slots=True)
 class VllmClient:
-    """Clients of the server at `url`, which serves `arm` under the name of `model`; without one, the first it serves.
+    """Clients of the server at `url`, which serves `arm`.
 
     Texts differ in what a drafter makes of them, on the testbed by 15 %. So each start sees others, and their luck is
     in the interval that starts give; all arms see the same, and no server sees one twice if there are enough.
     """
 
     url: str
-    model: str | None
     arm: ServedArm
     request: ValidationRequest
     texts: Sequence[Prompt]
@@ -41,7 +40,6 @@ class VllmClient:
     def load(self, concurrency: int, start: int) -> Load:
         """See `validate.Client`. vLLM's own JSON is kept."""
         order = LoadOrder(
-            model=self.model,
             tokenizer=self.tokenizer,
             prompts=self._prompts(concurrency, start),
             concurrency=concurrency,
@@ -89,12 +87,12 @@ class VllmHost:
         model, *arguments = command.arguments
         log = self.directory / "logs" / f"{command.arm}-{start}.log"
         with vllm_server(model, arguments, self.port, log, runtime=dict(command.environment)) as server:
-            yield self.client(server.url, model, command.arm)
+            yield self.client(server.url, command.arm)
 
-    def client(self, url: str, model: str | None, arm: ServedArm) -> VllmClient:
+    def client(self, url: str, arm: ServedArm) -> VllmClient:
         """Clients of a server that is running."""
         (self.directory / "loads").mkdir(parents=True, exist_ok=True)
-        return VllmClient(url, model, arm, self.request, self.texts, self.tokenizer, self.directory)
+        return VllmClient(url, arm, self.request, self.texts, self.tokenizer, self.directory)
 
 
 def _counts(url: str) -> bool:

@@ -23,7 +23,6 @@ with open(given["--result-dir"] + "/" + given["--result-filename"], "w") as file
 """
 
 ORDER = LoadOrder(
-    model=None,
     tokenizer="model",
     prompts=Path("prompts.jsonl"),
     concurrency=4,
@@ -53,6 +52,12 @@ def test_a_request_is_the_sweeps(tmp_path: Path) -> None:
     assert said["body"] == {"repetition_penalty": None}
     assert "--skip-chat-template" in said["words"]
     assert "--skip-chat-template" not in talking["words"]
+
+
+def test_the_server_is_asked_for_the_name_of_its_model(tmp_path: Path) -> None:
+    """vLLM's client asks where it is told none; the path would be wrong under `--served-model-name`."""
+    words = bench(URL, ORDER, tmp_path / "result.json")["words"]
+    assert not {"--model", "--served-model-name"} & set(words)
 
 
 @pytest.mark.parametrize(

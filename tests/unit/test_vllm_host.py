@@ -99,7 +99,7 @@ def test_each_start_sees_other_texts_and_each_arm_the_same(
     request = a_validation_request(concurrency=(1, 4), requests=(8, 32), starts=2)
     texts = [Prompt(str(n), f"text {n}") for n in range(80)]
     for arm in (ServedArm.NO_SPEC, ServedArm.TABLE):
-        client = VllmHost(request, texts, "talks", 1, tmp_path).client("http://localhost:1", None, arm)
+        client = VllmHost(request, texts, "talks", 1, tmp_path).client("http://localhost:1", arm)
         for start in range(2):
             for concurrency in request.concurrency:
                 client.load(concurrency, start)
@@ -107,7 +107,7 @@ def test_each_start_sees_other_texts_and_each_arm_the_same(
     assert [len(prompts) for prompts in seen] == 2 * [8, 32, 8, 32]
     assert seen[:4] == seen[4:]
     assert len({prompt for prompts in seen[:4] for prompt in prompts}) == 80
-    few = VllmHost(request, texts[:5], "talks", 1, tmp_path).client("http://localhost:1", None, ServedArm.TABLE)
+    few = VllmHost(request, texts[:5], "talks", 1, tmp_path).client("http://localhost:1", ServedArm.TABLE)
     few.load(4, 1)
     assert {seen.count(text) for seen in [asked[-1][1]] for text in set(seen)} == {6, 7}
 
@@ -119,6 +119,6 @@ def test_a_running_server_is_asked_as_the_sweep_asked_its_engine(
     """Whatever it calls its model, the profile's tokenizer counts, and says whether there is a chat template."""
     request = a_validation_request(concurrency=(4,), requests=(8,))
     host = VllmHost(request, [Prompt("p", "Why?")], tokenizer, 1, tmp_path)
-    host.client("http://localhost:1", None, ServedArm.TABLE).load(4, 0)
+    host.client("http://localhost:1", ServedArm.TABLE).load(4, 0)
     (order, _) = asked[0]
-    assert (order.model, order.tokenizer, order.chat) == (None, tokenizer, chat)
+    assert (order.tokenizer, order.chat) == (tokenizer, chat)
