@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import subprocess
 from collections.abc import Mapping
@@ -17,7 +18,9 @@ from dsd_tune.engines.vllm_log import last_words
 from dsd_tune.engines.vllm_server import vllm_command
 from dsd_tune.errors import EngineFailed
 
-LIMIT_S = 3600.0
+PATIENCE_S = 3600.0
+SLOWEST_S = 2.0
+"""No server that anyone would wait for takes longer for a token of each client."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +38,12 @@ class LoadOrder:
     output_tokens: int
     temperature: float
     chat: bool
+
+    @property
+    def limit_s(self) -> float:
+        """Seconds after which it is given up: an hour, and `SLOWEST_S` for each token of a client, warm-up included."""
+        texts = math.ceil(self.requests / self.concurrency) + 1
+        return PATIENCE_S + SLOWEST_S * texts * self.output_tokens
 
 
 def bench(url: str, order: LoadOrder, result: Path) -> Mapping[str, Any]:
@@ -60,9 +69,13 @@ def bench(url: str, order: LoadOrder, result: Path) -> Mapping[str, Any]:
         ) as process,
     ):
         try:
-            code = process.wait(LIMIT_S)
+            code = process.wait(order.limit_s)
         except subprocess.TimeoutExpired as error:
-            raise EngineFailed(f"vllm bench serve took more than {LIMIT_S:.0f} s.", f"Its log is {log}.") from error
+            raise EngineFailed(
+                f"vllm bench serve took more than {order.limit_s:.0f} s for {order.requests} requests of up to "
+                f"{order.output_tokens} tokens, {order.concurrency} at a time.",
+                f"Ask for less (--duration, --output-len), or look for what holds the server; the log is {log}.",
+            ) from error
         finally:
             if process.stdin is not None:
                 process.stdin.close()

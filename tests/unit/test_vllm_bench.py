@@ -10,6 +10,7 @@ import pytest
 
 from dsd_tune.engines import vllm_bench
 from dsd_tune.engines.vllm_bench import LoadOrder, bench
+from dsd_tune.errors import EngineFailed
 
 PROGRAM = """#!{python}
 import json, sys
@@ -52,6 +53,22 @@ def test_a_request_is_the_sweeps(tmp_path: Path) -> None:
     assert said["body"] == {"repetition_penalty": None}
     assert "--skip-chat-template" in said["words"]
     assert "--skip-chat-template" not in talking["words"]
+
+
+def test_a_long_load_may_take_long() -> None:
+    """4,000 s at 20 ms a token are 200,000 tokens in a row; a server that takes seconds for each gets its time too."""
+    waves = 1563
+    assert replace(ORDER, requests=4 * waves).limit_s > 10 * 4000
+    assert ORDER.limit_s > 3600 + 2 * 2 * 128
+
+
+def test_a_load_that_hangs_is_given_up(tmp_path: Path, program: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The message says what was asked, how long that was waited for, and what would take less."""
+    program.write_text("#!/bin/sh\nsleep 60\n")
+    monkeypatch.setattr(vllm_bench, "PATIENCE_S", 0.05)
+    monkeypatch.setattr(vllm_bench, "SLOWEST_S", 0.0)
+    with pytest.raises(EngineFailed, match=r"more than 0 s for 8 requests of up to 128 tokens.*--duration"):
+        bench(URL, ORDER, tmp_path / "result.json")
 
 
 def test_the_server_is_asked_for_the_name_of_its_model(tmp_path: Path) -> None:
