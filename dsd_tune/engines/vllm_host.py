@@ -116,7 +116,9 @@ def read_load(
             f"No request of {arm} at concurrency {concurrency} was answered: {_complaint(result)}.",
             "Mend what the server's log says of it; the same command goes on from there.",
         )
+    none = 0 if counted else None
     try:
+        answered = [pair for pair in zip(result["input_lens"], result["output_lens"], strict=True) if pair[1]]
         requests = result["completed"] + result["failed"]
         enough = requests >= ENOUGH_FOR_P99
         return Load(
@@ -127,14 +129,16 @@ def read_load(
             requests=requests,
             failed=result["failed"],
             duration_s=float(result["duration"]),
-            output_lens=tuple(length for length in result["output_lens"] if length),
+            input_lens=tuple(prompt for prompt, _ in answered),
+            output_lens=tuple(text for _, text in answered),
             tpot_s=result["mean_tpot_ms"] / 1e3,
             ttft_s=result["mean_ttft_ms"] / 1e3,
             tpot_p99_s=result["p99_tpot_ms"] / 1e3 if enough else None,
             ttft_p99_s=result["p99_ttft_ms"] / 1e3 if enough else None,
             acceptance_length=result.get("spec_decode_acceptance_length"),
-            draft_tokens=result.get("spec_decode_draft_tokens", 0 if counted else None),
-            accepted_tokens=result.get("spec_decode_accepted_tokens", 0 if counted else None),
+            drafts=result.get("spec_decode_num_drafts", none),
+            draft_tokens=result.get("spec_decode_draft_tokens", none),
+            accepted_tokens=result.get("spec_decode_accepted_tokens", none),
         )
     except (KeyError, TypeError, ValueError) as error:
         what = f"The result of vllm bench serve for {arm} at concurrency {concurrency} says no TPOT: {error}."

@@ -21,6 +21,7 @@ RESULT = {
     "completed": 8,
     "failed": 0,
     "duration": 4.0,
+    "input_lens": [50, 41, 42, 43, 44, 45, 46, 47],
     "output_lens": [129] * 8,
     "mean_tpot_ms": 20.0,
     "mean_ttft_ms": 60.0,
@@ -29,6 +30,7 @@ RESULT = {
 }
 DRAFTED = {
     "spec_decode_acceptance_length": 2.0,
+    "spec_decode_num_drafts": 512,
     "spec_decode_draft_tokens": 1024,
     "spec_decode_accepted_tokens": 512,
 }
@@ -50,7 +52,7 @@ def test_no_drafts_are_not_the_same_as_nobody_counting() -> None:
     assert _read({**RESULT, **DRAFTED}, counted=False).mean_k == pytest.approx(2.0)
 
 
-@pytest.mark.parametrize("lacking", ["completed", "duration", "mean_tpot_ms", "output_lens"])
+@pytest.mark.parametrize("lacking", ["completed", "duration", "mean_tpot_ms", "input_lens", "output_lens"])
 def test_a_result_that_says_too_little_is_refused(lacking: str) -> None:
     """What every such file has is missing: the arm and the concurrency are named."""
     with pytest.raises(EngineFailed, match="table at concurrency 4"):
@@ -72,9 +74,10 @@ def test_a_load_without_an_answer_says_why(errors: list[str], said: str) -> None
 
 
 def test_texts_that_failed_have_no_length() -> None:
-    """vLLM lists a request that failed with no tokens; only those answered count."""
+    """vLLM lists a request that failed with no tokens; only those answered count, and their prompts."""
     load = _read({**RESULT, "completed": 6, "failed": 2, "output_lens": [40, 0, 90, 128, 128, 7, 0, 128]})
     assert (load.output_lens, load.output_tokens) == ((40, 90, 128, 128, 7, 128), 521)
+    assert load.input_lens == (50, 42, 43, 44, 45, 47)
 
 
 @pytest.fixture
