@@ -121,11 +121,12 @@ class Load:
     def mean_k(self) -> float | None:
         """Tokens drafted for a request in a step, steps without drafts included; None if the server did not tell.
 
-        A step yields a token besides those accepted, and the first token of a request comes from its prefill.
+        A step yields a token besides those accepted, and the first token of a request comes from its prefill. Tokens
+        accepted beyond the end of a text are counted too, which hides steps; there are at least as many as drafts.
         """
         if self.draft_tokens is None or self.accepted_tokens is None:
             return None
-        steps = self.output_tokens - len(self.output_lens) - self.accepted_tokens
+        steps = max(self.output_tokens - len(self.output_lens) - self.accepted_tokens, self.drafts or 0)
         return self.draft_tokens / steps if steps > 0 else None
 
 

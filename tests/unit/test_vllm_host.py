@@ -45,6 +45,13 @@ def test_drafts_are_told_for_a_request_and_step() -> None:
     assert _read({**RESULT, **DRAFTED}).mean_k == pytest.approx(2.0)
 
 
+def test_tokens_accepted_beyond_the_end_of_a_text_hide_no_steps() -> None:
+    """Texts of 12 tokens at K=7 take two steps after the first token; these yield 12.5 each, of which 11 are kept."""
+    short = {**RESULT, "output_lens": [12] * 8}
+    drafted = {"spec_decode_num_drafts": 16, "spec_decode_draft_tokens": 112, "spec_decode_accepted_tokens": 84}
+    assert _read({**short, **drafted}).mean_k == pytest.approx(7)
+
+
 def test_no_drafts_are_not_the_same_as_nobody_counting() -> None:
     """A server with counters that tells of none has drafted nothing; behind a router without metrics nobody knows."""
     assert _read(RESULT).mean_k == 0
