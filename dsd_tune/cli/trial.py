@@ -127,8 +127,8 @@ def _expectation(expectations: Expectations, loads: Sequence[Load], prompt_s: fl
 
     @cache
     def expect(arm: ServedArm, concurrency: int) -> Outcome | None:
-        lengths = tuple(load.output_lens for load in loads if (load.arm, load.concurrency) == (arm, concurrency))
-        return expectations.of(arm, ClosedLoop(concurrency, lengths, prompt_s))
+        texts = tuple(load.texts for load in loads if (load.arm, load.concurrency) == (arm, concurrency))
+        return expectations.of(arm, ClosedLoop(concurrency, texts, prompt_s))
 
     return expect
 

@@ -113,6 +113,11 @@ class Load:
         return sum(self.output_lens)
 
     @property
+    def texts(self) -> tuple[tuple[int, int], ...]:
+        """Tokens of prompt and answer of each request that was answered, 0 for a prompt whose length nobody kept."""
+        return tuple(zip(self.input_lens or (0,) * len(self.output_lens), self.output_lens, strict=True))
+
+    @property
     def throughput(self) -> float:
         """Output tokens a second."""
         return self.output_tokens / self.duration_s
