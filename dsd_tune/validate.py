@@ -96,12 +96,13 @@ def run(
 def require_obedient(load: Load, expected: Outcome | None, *, may_draft_less: bool = False) -> None:
     """Make sure that a server drafts as its arm says, for otherwise its times are those of something else.
 
-    `may_draft_less`: the method takes K for a cap, as n-gram matching does.
+    `may_draft_less`: the method takes K for a cap, as n-gram matching does. Where requests failed nobody can tell: the
+    server counted drafts of texts that never came.
 
     Raises:
         ProfileMismatch: it drafts otherwise; says how.
     """
-    if expected is None or load.mean_k is None:
+    if expected is None or load.mean_k is None or load.failed:
         return
     off = load.mean_k - expected.mean_k
     if off > OTHER_K or (off < -OTHER_K and not may_draft_less):

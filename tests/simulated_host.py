@@ -29,7 +29,7 @@ class SimulatedHost:
         self.served.append(command)
         yield SimulatedClient(self, command.arm, _config(command))
 
-    def client(self, url: str, model: str | None, arm: ServedArm) -> SimulatedClient:
+    def client(self, url: str, arm: ServedArm) -> SimulatedClient:
         """Clients of a server that others started with K=2 throughout."""
         return SimulatedClient(self, arm, {"num_speculative_tokens": 2})
 
@@ -60,12 +60,14 @@ class SimulatedClient:
             requests=count,
             failed=0,
             duration_s=tpot_s * tokens / concurrency,
+            input_lens=(50,) * count,
             output_lens=(request.output_tokens,) * count,
             tpot_s=tpot_s,
             ttft_s=tpot_s * 2,
             tpot_p99_s=None,
             ttft_p99_s=None,
             acceptance_length=length if k else None,
+            drafts=steps if k else 0,
             draft_tokens=k * steps,
             accepted_tokens=tokens - count - steps,
         )

@@ -104,7 +104,7 @@ def _measure(
         return
     url, label = running
     start = 1 + max((load.start for load in loads if load.arm is label), default=-1)
-    client = host.client(url.rstrip("/"), None, label)
+    client = host.client(url.rstrip("/"), label)
     watcher.starting(label, start, start + 1)
     for concurrency in directory.request.concurrency:
         load = client.load(concurrency, start)
@@ -127,8 +127,8 @@ def _expectation(expectations: Expectations, loads: Sequence[Load], prompt_s: fl
 
     @cache
     def expect(arm: ServedArm, concurrency: int) -> Outcome | None:
-        lengths = tuple(load.output_lens for load in loads if (load.arm, load.concurrency) == (arm, concurrency))
-        return expectations.of(arm, ClosedLoop(concurrency, lengths, prompt_s))
+        texts = tuple(load.texts for load in loads if (load.arm, load.concurrency) == (arm, concurrency))
+        return expectations.of(arm, ClosedLoop(concurrency, texts, prompt_s))
 
     return expect
 

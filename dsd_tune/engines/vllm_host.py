@@ -24,14 +24,13 @@ ENOUGH_FOR_P99 = 662
 
 @dataclass(frozen=True, slots=True)
 class VllmClient:
-    """Clients of the server at `url`, which serves `arm` under the name of `model`; without one, the first it serves.
+    """Clients of the server at `url`, which serves `arm`.
 
     Texts differ in what a drafter makes of them, on the testbed by 15 %. So each start sees others, and their luck is
     in the interval that starts give; all arms see the same, and no server sees one twice if there are enough.
     """
 
     url: str
-    model: str | None
     arm: ServedArm
     request: ValidationRequest
     texts: Sequence[Prompt]
@@ -41,7 +40,6 @@ class VllmClient:
     def load(self, concurrency: int, start: int) -> Load:
         """See `validate.Client`. vLLM's own JSON is kept."""
         order = LoadOrder(
-            model=self.model,
             tokenizer=self.tokenizer,
             prompts=self._prompts(concurrency, start),
             concurrency=concurrency,
@@ -89,12 +87,12 @@ class VllmHost:
         model, *arguments = command.arguments
         log = self.directory / "logs" / f"{command.arm}-{start}.log"
         with vllm_server(model, arguments, self.port, log, runtime=dict(command.environment)) as server:
-            yield self.client(server.url, model, command.arm)
+            yield self.client(server.url, command.arm)
 
-    def client(self, url: str, model: str | None, arm: ServedArm) -> VllmClient:
+    def client(self, url: str, arm: ServedArm) -> VllmClient:
         """Clients of a server that is running."""
         (self.directory / "loads").mkdir(parents=True, exist_ok=True)
-        return VllmClient(url, model, arm, self.request, self.texts, self.tokenizer, self.directory)
+        return VllmClient(url, arm, self.request, self.texts, self.tokenizer, self.directory)
 
 
 def _counts(url: str) -> bool:
@@ -113,7 +111,14 @@ def read_load(
     Raises:
         EngineFailed: it has not what every such file has, or no request was answered.
     """
+    if result.get("completed") == 0:
+        raise EngineFailed(
+            f"No request of {arm} at concurrency {concurrency} was answered: {_complaint(result)}.",
+            "Mend what the server's log says of it; the same command goes on from there.",
+        )
+    none = 0 if counted else None
     try:
+        answered = [pair for pair in zip(result["input_lens"], result["output_lens"], strict=True) if pair[1]]
         requests = result["completed"] + result["failed"]
         enough = requests >= ENOUGH_FOR_P99
         return Load(
@@ -124,15 +129,23 @@ def read_load(
             requests=requests,
             failed=result["failed"],
             duration_s=float(result["duration"]),
-            output_lens=tuple(length for length in result["output_lens"] if length),
+            input_lens=tuple(prompt for prompt, _ in answered),
+            output_lens=tuple(text for _, text in answered),
             tpot_s=result["mean_tpot_ms"] / 1e3,
             ttft_s=result["mean_ttft_ms"] / 1e3,
             tpot_p99_s=result["p99_tpot_ms"] / 1e3 if enough else None,
             ttft_p99_s=result["p99_ttft_ms"] / 1e3 if enough else None,
             acceptance_length=result.get("spec_decode_acceptance_length"),
-            draft_tokens=result.get("spec_decode_draft_tokens", 0 if counted else None),
-            accepted_tokens=result.get("spec_decode_accepted_tokens", 0 if counted else None),
+            drafts=result.get("spec_decode_num_drafts", none),
+            draft_tokens=result.get("spec_decode_draft_tokens", none),
+            accepted_tokens=result.get("spec_decode_accepted_tokens", none),
         )
     except (KeyError, TypeError, ValueError) as error:
         what = f"The result of vllm bench serve for {arm} at concurrency {concurrency} says no TPOT: {error}."
         raise EngineFailed(what, "See its log, in the directory of the validation.") from error
+
+
+def _complaint(result: Mapping[str, Any]) -> str:
+    """The first error of a request: a traceback's last line, or how the server refused it."""
+    told = (error.strip() for error in result.get("errors", ()))
+    return next((error.splitlines()[-1].rstrip(".") for error in told if error), "nothing is said of why")

@@ -27,13 +27,13 @@ _DRAWN = 16
 
 @dataclass(frozen=True, slots=True)
 class ClosedLoop:
-    """Loads of `concurrency` requests at any time; a prompt lengthens a step by `prefill_s` seconds.
+    """Loads of `concurrency` requests at any time; a token of a prompt lengthens a step by `prefill_s` seconds.
 
-    `lengths` holds the output tokens of each request of each load.
+    `texts` holds the tokens of prompt and answer of each request of each load.
     """
 
     concurrency: int
-    lengths: tuple[tuple[int, ...], ...]
+    texts: tuple[tuple[tuple[int, int], ...], ...]
     prefill_s: float
 
 
@@ -99,10 +99,9 @@ def _outcome(choice: Choice, load: ClosedLoop) -> Outcome:
 def _serve(pace: Pace, load: ClosedLoop, draw: int) -> list[Queue]:
     rng = np.random.default_rng(draw)
     queues = []
-    for lengths in load.lengths:
+    for texts in load.texts:
         queue = Queue(pace)
-        # One token stands for a prompt, so that the pace's time for a token is that of a prompt.
-        queue.feed([Request(0.0, 1, length) for length in lengths], rng.standard_normal(len(lengths)).tolist())
+        queue.feed([Request(0.0, *lengths) for lengths in texts], rng.standard_normal(len(texts)).tolist())
         queue.drain()
         queues.append(queue)
     return queues

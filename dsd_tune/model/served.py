@@ -112,14 +112,27 @@ def measured(loads: Iterable[Load], arm: ServedArm, concurrency: int) -> Interva
 
 
 def prefill_s(loads: Sequence[Load]) -> float:
-    """What a prompt adds to a step, in seconds, by the time to first token of the thinnest loads without speculation.
+    """What a token of a prompt adds to a step, in seconds; 0 where no load tells the lengths of its prompts.
 
-    A load begins with all its clients at once, so their prompts share the first step.
+    By the time to first token of the thinnest loads without speculation, less a step: the median of them.
     """
-    plain = [load for load in loads if load.arm is ServedArm.NO_SPEC] or loads
-    fewest = min(load.concurrency for load in plain)
-    waits = [load.ttft_s - load.tpot_s for load in plain if load.concurrency == fewest]
-    return max(0.0, float(np.mean(waits)) / fewest)
+    told = [load for load in loads if any((load.input_lens or ())[1:])]
+    plain = [load for load in told if load.arm is ServedArm.NO_SPEC] or told
+    fewest = min((load.concurrency for load in plain), default=0)
+    costs = [_prompt_token_s(load) for load in plain if load.concurrency == fewest]
+    return max(0.0, float(np.median(costs))) if costs else 0.0
+
+
+def _prompt_token_s(load: Load) -> float:
+    """Waits of all requests over the tokens they waited for, of two requests or more.
+
+    The first prompt was the warm-up's, and is in the server's cache. A load begins with all its clients at once, so
+    their prompts share the first step, and each waits for all of them.
+    """
+    assert load.input_lens
+    first, later = load.input_lens[1 : load.concurrency], load.input_lens[max(1, load.concurrency) :]
+    waits_s = (load.ttft_s - load.tpot_s) * len(load.input_lens)
+    return waits_s / (load.concurrency * sum(first) + sum(later))
 
 
 def _passes(loads: Sequence[Load], concurrencies: Sequence[int], quantity: Quantity) -> Passes:

@@ -75,9 +75,10 @@ class Load:
     """What clients of one server start saw at one concurrency.
 
     `start` counts the starts of this arm. `tpot_s` and `ttft_s` are means over requests; the 99th percentiles are
-    None where fewer requests than these need were made. `output_lens` holds the tokens of each request that was
-    answered. `acceptance_length` is None where nothing was drafted.
-    `draft_tokens` and `accepted_tokens` are the server's own counts, None where it was not asked for them.
+    None where fewer requests than these need were made. `input_lens` and `output_lens` hold the tokens of prompt and
+    answer of each request that was answered; nobody kept the first in old files. `acceptance_length` is None where
+    nothing was drafted. `drafts`, `draft_tokens` and `accepted_tokens` are the server's own counts, None where it was
+    not asked for them; a draft is what one request gets in one step.
     """
 
     arm: ServedArm
@@ -87,12 +88,14 @@ class Load:
     requests: int
     failed: int
     duration_s: float
+    input_lens: tuple[int, ...] | None
     output_lens: tuple[int, ...]
     tpot_s: float
     ttft_s: float
     tpot_p99_s: float | None
     ttft_p99_s: float | None
     acceptance_length: float | None
+    drafts: int | None
     draft_tokens: int | None
     accepted_tokens: int | None
 
@@ -101,11 +104,18 @@ class Load:
             raise ValueError(f"times must be positive and finite, got {self}")
         if not 0 <= self.failed <= self.requests - len(self.output_lens) or self.output_tokens < 1:
             raise ValueError(f"a load needs requests that were answered, got {self}")
+        if self.input_lens is not None and len(self.input_lens) != len(self.output_lens):
+            raise ValueError(f"every answer has a prompt, got {self}")
 
     @property
     def output_tokens(self) -> int:
         """All of them."""
         return sum(self.output_lens)
+
+    @property
+    def texts(self) -> tuple[tuple[int, int], ...]:
+        """Tokens of prompt and answer of each request that was answered, 0 for a prompt whose length nobody kept."""
+        return tuple(zip(self.input_lens or (0,) * len(self.output_lens), self.output_lens, strict=True))
 
     @property
     def throughput(self) -> float:
@@ -116,11 +126,12 @@ class Load:
     def mean_k(self) -> float | None:
         """Tokens drafted for a request in a step, steps without drafts included; None if the server did not tell.
 
-        A step yields a token besides those accepted, and the first token of a request comes from its prefill.
+        A step yields a token besides those accepted, and the first token of a request comes from its prefill. Tokens
+        accepted beyond the end of a text are counted too, which hides steps; there are at least as many as drafts.
         """
         if self.draft_tokens is None or self.accepted_tokens is None:
             return None
-        steps = self.output_tokens - len(self.output_lens) - self.accepted_tokens
+        steps = max(self.output_tokens - len(self.output_lens) - self.accepted_tokens, self.drafts or 0)
         return self.draft_tokens / steps if steps > 0 else None
 
 

@@ -18,6 +18,7 @@ from dsd_tune.records.worker import Worker
 from dsd_tune.storage import codec, files
 from dsd_tune.storage.upgrades import (
     load_2,
+    load_3,
     manifest_2,
     manifest_3,
     profile_2,
@@ -69,7 +70,8 @@ VALIDATION_VERSION = 1
 # loads.jsonl
 # 1 (0.1.0): first.
 # 2 (0.1.0): what the server drafted and accepted, and the length of each text.
-LOADS_VERSION = 2
+# 3 (0.1.0): the length of each prompt, and how many drafts the server made.
+LOADS_VERSION = 3
 
 Upgrade = Callable[[object], object]
 
@@ -83,6 +85,7 @@ UPGRADES: dict[tuple[str, int], Upgrade] = {
     ("profile", 5): profile_6,
     ("profile", 6): profile_7,
     ("loads", 1): load_2,
+    ("loads", 2): load_3,
 }
 """By kind and version N-1: turns a body into version N."""
 

@@ -134,6 +134,14 @@ def load_2(body: Any) -> Any:  # noqa: ANN401 (JSON, checked when it is decoded)
     return old | {"output_lens": lengths, "draft_tokens": None, "accepted_tokens": None}
 
 
+def load_3(body: Any) -> Any:  # noqa: ANN401 (JSON, checked when it is decoded)
+    """From version 2: nobody had kept the lengths of prompts, nor how many drafts were made.
+
+    A line that was added since says more, and is left alone.
+    """
+    return {"input_lens": None, "drafts": None} | body if isinstance(body, dict) else body
+
+
 def _three(variance: dict[str, float]) -> dict[str, float]:
     """The first profiles did not tell the machine's drift from the scatter of blocks."""
     if "within_start" not in variance:

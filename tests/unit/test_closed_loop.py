@@ -34,8 +34,11 @@ def profile() -> Profile:
     return replace(found, decision=replace(found.decision, table=table, fixed_k=2))
 
 
-def _of(profile: Profile, arm: ServedArm, concurrency: int, prefill_s: float = 0.0, waves: int = 8) -> Outcome:
-    found = Expectations(profile).of(arm, ClosedLoop(concurrency, ((128,) * waves * concurrency,), prefill_s))
+def _of(
+    profile: Profile, arm: ServedArm, concurrency: int, prefill_s: float = 0.0, waves: int = 8, prompt: int = 1
+) -> Outcome:
+    load = ClosedLoop(concurrency, (((prompt, 128),) * waves * concurrency,), prefill_s)
+    found = Expectations(profile).of(arm, load)
     assert found is not None
     return found
 
@@ -54,6 +57,7 @@ def test_prompts_of_others_are_in_the_tpot(profile: Profile) -> None:
     calm, busy = (_of(profile, ServedArm.FIXED, 16, prefill_s).tpot_s.value for prefill_s in (0.0, 0.05))
     # A request lives through a prompt of each of the other fifteen, give or take those that come along with its own.
     assert calm + 0.5 * 15 * 0.05 / 127 < busy < calm + 1.2 * 15 * 0.05 / 127
+    assert _of(profile, ServedArm.FIXED, 16, 0.001, prompt=50).tpot_s.value == pytest.approx(busy)
     alone = [_of(profile, ServedArm.FIXED, 1, prefill_s).tpot_s.value for prefill_s in (0.0, 0.05)]
     assert alone[0] == pytest.approx(alone[1])
 
@@ -82,7 +86,7 @@ def test_the_acceptance_length_is_of_steps_with_drafts(profile: Profile) -> None
 
 def test_nothing_is_expected_where_nothing_is_known(profile: Profile) -> None:
     """A policy may look at anything, and a profile with one cell knows no batch size from 1 on."""
-    load = ClosedLoop(4, ((128,) * 8,), 0.0)
+    load = ClosedLoop(4, (((1, 128),) * 8,), 0.0)
     assert Expectations(profile).of(ServedArm.POLICY, load) is None
     assert Expectations(a_profile()).of(ServedArm.NO_SPEC, load) is None
     assert Expectations(a_profile()).steady_tpot_s(ServedArm.NO_SPEC, 4) is None
@@ -104,12 +108,12 @@ def test_uncertain_steps_make_an_uncertain_tpot(profile: Profile) -> None:
 @pytest.mark.parametrize("concurrency", [4, 16])
 @pytest.mark.parametrize("arm", [ServedArm.FIXED, ServedArm.TABLE])
 def test_a_load_is_foretold_within_a_few_percent(profile: Profile, arm: ServedArm, concurrency: int) -> None:
-    """Against a simulation of every token: unlike lengths, prompts of a step and a half, two waves and ten."""
+    """Against a simulation of every token: unlike lengths, prompts of a step or two, two waves and ten."""
     ks = [2] * 16 if arm is ServedArm.FIXED else [2] * 4 + [1] * 12
     for waves in (2, 10):
-        lengths = tuple([128, 32, 96, 64][n % 4] for n in range(waves * concurrency))
-        load = ClosedLoop(concurrency, (lengths,), 0.03)
-        requests = [Request(0.0, 1, length) for length in lengths]
+        texts = tuple([(20, 128), (40, 32), (35, 96), (25, 64)][n % 4] for n in range(waves * concurrency))
+        load = ClosedLoop(concurrency, (texts,), 0.001)
+        requests = [Request(0.0, *lengths) for lengths in texts]
         seen = [step_by_step(ENGINE, requests, ks[:concurrency], Arm.DSD, load.prefill_s, seed) for seed in range(4)]
         found = Expectations(profile).of(arm, load)
         assert found is not None

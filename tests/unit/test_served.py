@@ -106,13 +106,31 @@ def test_a_measured_tpot_has_the_interval_of_its_starts() -> None:
     assert found.high / found.low > 1.1
 
 
-def test_a_prompt_costs_what_the_first_token_waits_for() -> None:
-    """Of the thinnest loads without speculation: all clients begin together, and the step itself is no prompt."""
-    loads = [
-        a_load(arm=OFF, concurrency=4, tpot_s=0.04, ttft_s=0.24),
-        a_load(arm=OFF, concurrency=16, tpot_s=0.04, ttft_s=9.0),
-        a_load(arm=TABLE, concurrency=4, tpot_s=0.03, ttft_s=5.0),
-    ]
-    assert prefill_s(loads) == pytest.approx(0.05)
-    assert prefill_s([a_load(arm=TABLE, concurrency=2, tpot_s=0.05, ttft_s=0.15)]) == pytest.approx(0.05)
-    assert prefill_s([a_load(arm=OFF, tpot_s=0.05, ttft_s=0.04)]) == 0
+PROMPTS = (90, 40, 50, 60, 30, 35, 45, 55)
+
+
+def _waiting(concurrency: int, token_s: float, arm: ServedArm = OFF) -> Load:
+    """Clients whose first prompts share a step, and whose others come alone; the first is in the cache."""
+    first, later = PROMPTS[1:concurrency], PROMPTS[max(1, concurrency) :]
+    waits_s = token_s * (concurrency * sum(first) + sum(later))
+    return a_load(arm=arm, concurrency=concurrency, tpot_s=0.04, ttft_s=0.04 + waits_s / 8, input_lens=PROMPTS)
+
+
+@pytest.mark.parametrize("concurrency", [1, 4, 8])
+def test_a_token_of_a_prompt_costs_what_the_first_token_waits_for(concurrency: int) -> None:
+    """A client alone waits for its own prompt, clients that begin together for each other's, and no step is one."""
+    assert prefill_s([_waiting(concurrency, 0.001)]) == pytest.approx(0.001)
+
+
+def test_the_cost_of_prompts_is_that_of_the_thinnest_loads() -> None:
+    """Without speculation if there are such; a start that stalled, and loads of old files, tell nothing."""
+    thin = [_waiting(4, 0.001), _waiting(4, 0.001), _waiting(4, 0.1)]
+    others = [_waiting(8, 0.002), _waiting(1, 0.003, TABLE), a_load(ttft_s=9.0)]
+    assert prefill_s([*thin, *others]) == pytest.approx(0.001)
+    assert prefill_s([_waiting(4, 0.004, TABLE), a_load(ttft_s=9.0)]) == pytest.approx(0.004)
+
+
+def test_prompts_that_nobody_measured_cost_nothing() -> None:
+    """Old files have no lengths, and a first token that comes sooner than a step is luck."""
+    assert prefill_s([a_load(ttft_s=9.0)]) == 0
+    assert prefill_s([a_load(input_lens=PROMPTS, tpot_s=0.05, ttft_s=0.04)]) == 0

@@ -114,13 +114,24 @@ def test_loads_without_counts_still_load(tmp_path: Path) -> None:
     path, load = tmp_path / "loads.jsonl", a_load(draft_tokens=7, accepted_tokens=3)
     formats.write_lines(formats.LOADS, path, [load])
     header, line = map(json.loads, path.read_text().splitlines())
-    new = ("draft_tokens", "accepted_tokens", "output_lens")
+    new = ("draft_tokens", "accepted_tokens", "output_lens", "drafts", "input_lens")
     old = {key: value for key, value in line.items() if key not in new} | {"output_tokens": load.output_tokens}
     path.write_text(f"{json.dumps(header | {'version': 1})}\n{json.dumps(old)}\n")
     formats.append_line(path, load)
     first, second = formats.read_lines(formats.LOADS, path)
     assert (first.draft_tokens, first.mean_k, first.output_lens) == (None, None, load.output_lens)
     assert second == load
+
+
+def test_loads_without_prompts_still_load(tmp_path: Path) -> None:
+    """A file of version 2 knows no lengths of prompts and no drafts; what is appended to it today keeps its own."""
+    path, load = tmp_path / "loads.jsonl", a_load(input_lens=(40,) * 8, drafts=5)
+    formats.write_lines(formats.LOADS, path, [load])
+    header, line = map(json.loads, path.read_text().splitlines())
+    old = {key: value for key, value in line.items() if key not in ("input_lens", "drafts")}
+    path.write_text(f"{json.dumps(header | {'version': 2})}\n{json.dumps(old)}\n")
+    formats.append_line(path, load)
+    assert formats.read_lines(formats.LOADS, path) == [replace(load, input_lens=None, drafts=None), load]
 
 
 def test_a_file_says_what_it_is(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 import pytest
 from builders import a_load, a_validation_request
@@ -200,6 +201,14 @@ def test_a_server_that_obeys_or_does_not_tell_is_not_refused() -> None:
     require_obedient(_drafting(TABLE, 1.2), _outcome(0.04, 1.0))
     require_obedient(a_load(arm=TABLE, draft_tokens=None, accepted_tokens=None), _outcome(0.04, 3.0))
     require_obedient(_drafting(TABLE, 3), None)
+
+
+def test_nothing_is_said_of_a_server_whose_requests_failed() -> None:
+    """It drafted for texts that never came, so that drafts and tokens do not belong together."""
+    failing = replace(_drafting(TABLE, 3), requests=9, failed=1)
+    require_obedient(failing, _outcome(0.04, 1.0))
+    with pytest.raises(ProfileMismatch):
+        require_obedient(replace(failing, failed=0), _outcome(0.04, 1.0))
 
 
 def test_a_method_that_takes_k_for_a_cap_may_draft_less() -> None:
