@@ -14,6 +14,7 @@ from dsd_tune.records.comparison import Said
 from dsd_tune.records.profile import Verdict
 from dsd_tune.records.validation import (
     ArmCommand,
+    ArmComparison,
     Load,
     Prediction,
     ServedArm,
@@ -137,12 +138,14 @@ def conclude(
         Prediction(arm, c, outcome.tpot_s if outcome else None, measured(loads, arm, c))
         for (arm, c), outcome in expected.items()
     )
+    with_fixed = (row for row in compare(loads, ServedArm.FIXED) if row.arm is not ServedArm.NO_SPEC)
+    comparisons = (*compare(loads, ServedArm.NO_SPEC), *with_fixed)
     return Validation(
         request=request,
         advised=advised,
-        comparisons=tuple(compare(loads, ServedArm.NO_SPEC)),
+        comparisons=comparisons,
         predictions=predictions,
-        said=_said(advised, loads),
+        said=_said(advised, comparisons),
         remarks=(*remarks, *_remarks(loads, predictions), *_on_acceptance(loads, expected)),
         loads=len(loads),
         created_at_s=created_at_s,
@@ -150,7 +153,7 @@ def conclude(
 
 
 def exit_code(validation: Validation) -> int:
-    """0 worth deploying, 4 not, 5 not known yet; of a self-check 1 if it sees a difference between equals.
+    """0 worth deploying, 4 not as it is, 5 not known yet; of a self-check 1 if it sees a difference between equals.
 
     Where another arm beats no speculation though the sweep advised it, sweep and servers contradict each other: 5.
     """
@@ -161,15 +164,17 @@ def exit_code(validation: Validation) -> int:
     return {Said.BETTER: 0, Said.UNCLEAR: 5}.get(validation.said, 4)
 
 
-def _said(advised: ServedArm, loads: Sequence[Load]) -> Said:
-    """Of the advice over all concurrencies: against no speculation, and worse where a fixed K is better than it."""
-    against = {c.arm: c.said for c in compare(loads, ServedArm.NO_SPEC) if c.overall}
+def _said(advised: ServedArm, comparisons: Sequence[ArmComparison]) -> Said:
+    """Of the advice over all concurrencies: against no speculation, and worse where the fixed K is better than it."""
+    overall = {(row.against, row.arm): row.said for row in comparisons if row.overall}
+    alone = {arm: said for (against, arm), said in overall.items() if against is ServedArm.NO_SPEC}
     if advised is ServedArm.NO_SPEC:
-        if Said.BETTER in against.values():
+        if Said.BETTER in alone.values():
             return Said.WORSE
-        return Said.UNCLEAR if Said.UNCLEAR in against.values() or not against else Said.SAME
-    beaten = any(c.said is Said.WORSE for c in compare(loads, ServedArm.FIXED) if c.overall and c.arm is advised)
-    return Said.WORSE if beaten else against.get(advised, Said.UNCLEAR)
+        return Said.UNCLEAR if Said.UNCLEAR in alone.values() or not alone else Said.SAME
+    if advised in alone and overall.get((ServedArm.FIXED, advised)) is Said.WORSE:
+        return Said.WORSE
+    return alone.get(advised, Said.UNCLEAR)
 
 
 def _remarks(loads: Sequence[Load], predictions: Sequence[Prediction]) -> Iterable[str]:

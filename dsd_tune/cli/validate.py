@@ -48,9 +48,10 @@ def validate(
     Each arm is a `vllm serve` with the final flags, started several times in balanced order and loaded by `vllm bench
     serve` at each concurrency. Every load is on disk before the next; the same command goes on where it stopped.
 
-    Exit code 0: the advice is better than no speculation; 4: it is not, as also where speculation was advised off and
-    no arm beats that; 5: these loads cannot tell, or contradict the sweep; 6: model or drafter are not those of the
-    sweep, or a server drafts otherwise than its arm says, such as one that ignores its table.
+    Exit code 0: the advice is better than no speculation; 4: it is not, or the fixed K is better than it, as also where
+    speculation was advised off and no arm beats that; 5: these loads cannot tell, or contradict the sweep; 6: model or
+    drafter are not those of the sweep, or a server drafts otherwise than its arm says, such as one that ignores its
+    table.
     """
     import json
 

@@ -164,7 +164,11 @@ class Prediction:
 
 @dataclass(frozen=True, slots=True)
 class Validation:
-    """What servers said about a profile's advice. `said` is of `advised`, against no speculation."""
+    """What servers said about a profile's advice.
+
+    `said` is of `advised` against no speculation, and worse also where the fixed K is better than it. Comparisons are
+    with either; those with the fixed K are missing in older records.
+    """
 
     request: ValidationRequest
     advised: ServedArm
@@ -175,11 +179,37 @@ class Validation:
     loads: int
     created_at_s: float
 
+    def against(self, arm: ServedArm) -> tuple[ArmComparison, ...]:
+        """The comparisons with one arm."""
+        return tuple(row for row in self.comparisons if row.against is arm)
+
+    def overall(self, arm: ServedArm) -> Said | None:
+        """What is said of an arm against no speculation over all concurrencies, None where they were not compared."""
+        return next((row.said for row in self.against(ServedArm.NO_SPEC) if row.overall and row.arm is arm), None)
+
+    @property
+    def lost_to_fixed(self) -> bool:
+        """Whether it is the fixed K that refutes the advice."""
+        advised, fixed = self.overall(self.advised), self.overall(ServedArm.FIXED)
+        if self.said is not Said.WORSE or advised is None or fixed is None:
+            return False
+        return fixed is Said.BETTER or advised is not Said.WORSE
+
     @property
     def outcome(self) -> str:
         """What it comes to, in words."""
         if self.advised is ServedArm.NO_SPEC:
             beaten = {Said.SAME: "not beaten", Said.UNCLEAR: "not known to be beaten"}
             return f"no speculation is {beaten.get(self.said, 'beaten by another arm')}"
-        what = {Said.SAME: "the same as", Said.UNCLEAR: "not told apart from"}.get(self.said, f"{self.said} than")
-        return f"{self.advised.words} is {what} no speculation"
+        if not self.lost_to_fixed:
+            return f"{self.advised.words} is {_beside_nothing(self.said)}"
+        fixed = self.overall(ServedArm.FIXED)
+        if fixed is Said.BETTER:
+            alone = _beside_nothing(self.overall(self.advised))
+            return f"{self.advised.words} is {alone}, and fixed K is better than both"
+        return f"fixed K is better than {self.advised.words}, and {_beside_nothing(fixed)}"
+
+
+def _beside_nothing(said: Said | None) -> str:
+    words: dict[Said | None, str] = {Said.SAME: "the same as", Said.UNCLEAR: "not told apart from"}
+    return f"{words.get(said, f'{said} than')} no speculation"

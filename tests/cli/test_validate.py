@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from simulated_host import lay
+from simulated_host import SimulatedClient, lay
 from sweeping import fitted, swept
 
 from dsd_tune.engines.cost_law import CostLaw
@@ -100,11 +100,29 @@ def test_a_good_table_is_proven(validate: Validate, folder: Path, served: list[A
 
 
 def test_a_table_that_was_swapped_for_a_bad_one_is_refuted(validate: Validate, cli: Any, folder: Path) -> None:
-    """Drafts where they cost most: exit code 4, and from then on `emit-config` leaves speculation out."""
+    """Drafts where they cost most: exit code 4, and from then on `emit-config` has the fixed K, which pays."""
     _write(folder, _read(folder), BAD)
     said = validate()
     assert said.code == 4
-    assert "table is worse than no speculation" in said.out
+    assert "table is worse than no speculation, and fixed K is better than both" in said.out
+    emitted = cli("emit-config", folder / "profile.json")
+    assert emitted.code == 0
+    assert '"num_speculative_tokens":1}' in emitted.out
+    assert "fixed K is better than both" in emitted.err
+
+
+def test_where_nothing_pays_speculation_is_left_out(
+    validate: Validate, cli: Any, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Servers on which drafts cost more than in the sweep: exit code 4 from both commands, and no fixed K either."""
+    load = SimulatedClient.load
+
+    def slow(self: SimulatedClient, concurrency: int, start: int) -> Any:
+        found = load(self, concurrency, start)
+        return found if self.arm is ServedArm.NO_SPEC else replace(found, tpot_s=3 * found.tpot_s)
+
+    monkeypatch.setattr(SimulatedClient, "load", slow)
+    assert validate().code == 4
     emitted = cli("emit-config", folder / "profile.json")
     assert emitted.code == 4
     assert "--speculative-config" not in emitted.out

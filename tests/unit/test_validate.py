@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 import pytest
 from builders import a_load, a_validation_request
@@ -114,6 +115,44 @@ def test_a_table_is_called_good_only_if_nothing_simpler_beats_it(
     """Against no speculation and against the best fixed K."""
     found = _validated(times)
     assert (found.said, exit_code(found)) == (said, code)
+
+
+@pytest.mark.parametrize(
+    ("times", "outcome"),
+    [
+        ({OFF: 0.04, FIXED: 0.02, TABLE: 0.03}, "table is better than no speculation, and fixed K is better than both"),
+        ({OFF: 0.04, FIXED: 0.03, TABLE: 0.05}, "table is worse than no speculation, and fixed K is better than both"),
+        ({OFF: 0.04, FIXED: 0.04, TABLE: 0.05}, "table is worse than no speculation"),
+        ({OFF: 0.04, FIXED: 0.041, TABLE: 0.05}, "table is worse than no speculation"),
+        ({OFF: 0.04, FIXED: 0.035, TABLE: 0.03}, "table is better than no speculation"),
+    ],
+)
+def test_what_refutes_a_table_is_named(times: dict[ServedArm, float], outcome: str) -> None:
+    """A table that saves something is not called worse than nothing because a fixed K saves more."""
+    assert _validated(times).outcome == outcome
+
+
+def test_the_table_is_compared_with_the_fixed_k_too() -> None:
+    """Over all concurrencies and at each; no speculation itself is not listed against it once more."""
+    found = _validated({OFF: 0.04, FIXED: 0.02, TABLE: 0.03})
+    rows = [(row.arm, row.concurrency, row.said) for row in found.against(FIXED)]
+    assert rows == [(TABLE, None, Said.WORSE), (TABLE, 1, Said.WORSE), (TABLE, 4, Said.WORSE)]
+    assert {row.arm for row in found.against(OFF)} == {FIXED, TABLE}
+
+
+def test_a_record_without_that_comparison_names_the_fixed_k_all_the_same() -> None:
+    """Older records hold what was said of the table, and how both stood to no speculation."""
+    found = _validated({OFF: 0.04, FIXED: 0.02, TABLE: 0.03})
+    old = replace(found, comparisons=found.against(OFF))
+    assert old.outcome == found.outcome
+
+
+def test_without_a_load_of_no_speculation_nothing_is_said() -> None:
+    """Of running servers the fixed K and the table may be loaded first, and `said` is against no speculation."""
+    loads = [a_load(arm=arm, start=s, tpot_s=t) for s in range(3) for arm, t in ((FIXED, 0.02), (TABLE, 0.03))]
+    found = conclude(a_validation_request(), loads, Verdict.TABLE, lambda *_: None, 1.0)
+    assert (found.said, exit_code(found)) == (Said.UNCLEAR, 5)
+    assert [row.said for row in found.against(FIXED) if row.overall] == [Said.WORSE]
 
 
 def test_speculation_advised_off_is_refuted_by_an_arm_that_wins() -> None:

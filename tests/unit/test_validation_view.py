@@ -37,8 +37,9 @@ def test_everything_fits_80_columns_on_one_line_each() -> None:
     lines = _printed(3).splitlines()
     assert all(len(line) <= 80 for line in lines)
     tables = [list(takewhile(str.strip, lines[place + 1 :])) for place, line in enumerate(lines) if "───" in line]
-    assert [len(rows) for rows in tables] == [8, 9]
+    assert [len(rows) for rows in tables] == [8, 9, 6]
     assert all(row.strip().startswith(("all ", "1 ", "128 ")) for rows in tables for row in rows)
+    assert [line.strip() for line in lines if "Against" in line] == ["Against no speculation", "Against fixed K"]
     assert "Validation: table is better than no speculation" in "\n".join(lines)
 
 
