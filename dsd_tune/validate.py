@@ -11,7 +11,7 @@ from dsd_tune.errors import ProfileMismatch
 from dsd_tune.model.closed_loop import Outcome
 from dsd_tune.model.served import compare, measured
 from dsd_tune.records.comparison import Said
-from dsd_tune.records.profile import Verdict
+from dsd_tune.records.profile import Decision, Verdict
 from dsd_tune.records.validation import (
     ArmCommand,
     ArmComparison,
@@ -21,9 +21,6 @@ from dsd_tune.records.validation import (
     Validation,
     ValidationRequest,
 )
-
-ADVISED = {Verdict.TABLE: ServedArm.TABLE, Verdict.FIXED: ServedArm.FIXED, Verdict.OFF: ServedArm.NO_SPEC}
-"""The arm that a verdict asks for. Where it cannot tell, the table is what is on trial."""
 
 NEAR = 0.1
 """A forecast that is 10 % off is no longer the same machine, traffic or drafter."""
@@ -119,18 +116,24 @@ def _mistaken(arm: ServedArm) -> str:
     return "it speculates" if arm in (ServedArm.NO_SPEC, ServedArm.NO_SPEC_TWIN) else "it runs something else"
 
 
+def advised_arm(decision: Decision) -> ServedArm:
+    """The arm on trial. Where the sweep cannot tell, that is the table, or the fixed K if there is no table."""
+    if decision.verdict is Verdict.OFF:
+        return ServedArm.NO_SPEC
+    return ServedArm.FIXED if decision.verdict is Verdict.FIXED or not decision.varying_table else ServedArm.TABLE
+
+
 def conclude(
     request: ValidationRequest,
     loads: Sequence[Load],
-    verdict: Verdict,
+    advised: ServedArm,
     expect: Expect,
     created_at_s: float,
     remarks: Sequence[str] = (),
 ) -> Validation:
     """What the loads say about the advice; `remarks` is what else there is to say of them."""
     arms = list(dict.fromkeys(load.arm for load in loads))
-    twin = ServedArm.NO_SPEC_TWIN
-    advised = twin if twin in arms else ADVISED.get(verdict, ServedArm.TABLE)
+    advised = ServedArm.NO_SPEC_TWIN if ServedArm.NO_SPEC_TWIN in arms else advised
     expected = {
         (arm, c): expect(arm, c) for arm in arms for c in sorted({x.concurrency for x in loads if x.arm is arm})
     }

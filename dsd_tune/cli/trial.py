@@ -23,7 +23,7 @@ from dsd_tune.report.validation import Progress
 from dsd_tune.storage import formats
 from dsd_tune.storage.fingerprint import drafter_digest, model_digest, prompts_digest
 from dsd_tune.storage.validation_directory import ValidationDirectory
-from dsd_tune.validate import OTHER_K, Expect, conclude, require_obedient, run
+from dsd_tune.validate import OTHER_K, Expect, advised_arm, conclude, require_obedient, run
 
 
 def tried(
@@ -61,7 +61,7 @@ def tried(
     loads = directory.loads()
     expect = _expectation(expectations, loads, prefill_s(loads))
     remarks = (*_on_texts(profile, texts), *_on_reach(profile, loads, expect))
-    validation = conclude(request, loads, profile.decision.verdict, expect, time.time(), remarks)
+    validation = conclude(request, loads, advised_arm(profile.decision), expect, time.time(), remarks)
     if validation.advised is not ServedArm.NO_SPEC_TWIN:
         formats.write(formats.PROFILE, path, replace(profile, validation=validation))
     return validation
@@ -140,10 +140,10 @@ def _on_texts(profile: Profile, texts: Sequence[Prompt]) -> Iterator[str]:
 
 def _on_reach(profile: Profile, loads: Sequence[Load], expect: Expect) -> Iterator[str]:
     """Whether a server that ignores the table would have been seen: it drafts the largest K everywhere."""
-    table = profile.decision.table
+    table = profile.decision.varying_table
     outcomes = [expect(load.arm, load.concurrency) for load in loads if load.arm is ServedArm.TABLE]
     ks = [outcome.mean_k for outcome in outcomes if outcome is not None]
-    if table and not table.is_constant and ks and min(ks) >= table.k_max - OTHER_K:
+    if table and ks and min(ks) >= table.k_max - OTHER_K:
         less = next(r.first for r in table.ranges if r.k < table.k_max)
         yield (
             f"the table drafts {table.k_max} in all these loads, as a server that ignores it would; load it with "

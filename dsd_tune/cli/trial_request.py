@@ -104,8 +104,7 @@ def _arms(
     """No speculation, the best fixed K, the table where there is one worth the name, and what else is asked for."""
     yield _arm(profile, ServedArm.NO_SPEC, Verdict.OFF)
     yield _arm(profile, ServedArm.FIXED, Verdict.FIXED)
-    table = profile.decision.table
-    if table is not None and not table.is_constant:
+    if profile.decision.varying_table:
         yield _arm(profile, ServedArm.TABLE, Verdict.TABLE)
     if policy is not None:
         yield _by_policy(profile, path, policy)

@@ -111,6 +111,17 @@ def test_a_table_that_was_swapped_for_a_bad_one_is_refuted(validate: Validate, c
     assert "fixed K is better than both" in emitted.err
 
 
+def test_servers_tell_what_the_sweep_could_not(validate: Validate, cli: Any, folder: Path) -> None:
+    """Where the sweep was left in doubt and the table wins on servers, `emit-config` agrees with `validate`."""
+    profile = _read(folder)
+    decision = replace(profile.decision, verdict=Verdict.UNCLEAR)
+    formats.write(formats.PROFILE, folder / "profile.json", replace(profile, decision=decision))
+    assert validate().code == 0
+    emitted = cli("emit-config", folder / "profile.json")
+    assert emitted.code == 0
+    assert "num_speculative_tokens_per_batch_size" in emitted.out
+
+
 def test_where_nothing_pays_speculation_is_left_out(
     validate: Validate, cli: Any, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,7 +15,6 @@ from dsd_tune.model.choices import choices
 from dsd_tune.model.closed_loop import Outcome
 from dsd_tune.records.forecast import Forecast
 from dsd_tune.records.interval import Interval
-from dsd_tune.records.profile import Verdict
 from dsd_tune.records.table import Table
 from dsd_tune.records.trace import Request
 from dsd_tune.records.validation import ServedArm, Validation
@@ -49,7 +48,7 @@ def _validated(starts: int, concurrency: tuple[int, ...] = (1, 4), *, predicted:
     request = a_validation_request(concurrency=concurrency, requests=(8,) * len(concurrency))
     times = {arm: Interval(time, 0.9 * time, 1.1 * time) for arm, time in TIMES.items()} if predicted else {}
     foretold = {arm: Outcome(time, 0, None) for arm, time in times.items()}
-    return conclude(request, loads, Verdict.TABLE, lambda arm, _: foretold.get(arm), 1.0)
+    return conclude(request, loads, ServedArm.TABLE, lambda arm, _: foretold.get(arm), 1.0)
 
 
 def _labels(figure: Figure) -> list[str]:

@@ -55,6 +55,21 @@ def test_a_fixed_k_stands_or_falls_by_itself(said: Said, left: Verdict) -> None:
     assert proven(_validated(Verdict.FIXED, FIXED, said, {FIXED: said})).decision.verdict is left
 
 
+@pytest.mark.parametrize(
+    ("advised", "said", "left"),
+    [
+        (TABLE, Said.BETTER, Verdict.TABLE),
+        (FIXED, Said.BETTER, Verdict.FIXED),
+        (TABLE, Said.SAME, Verdict.OFF),
+        (TABLE, Said.UNCLEAR, Verdict.UNCLEAR),
+    ],
+)
+def test_servers_decide_where_the_sweep_cannot(advised: ServedArm, said: Said, left: Verdict) -> None:
+    """The arm that was on trial is advised once it has won, so that `emit-config` says what `validate` said."""
+    found = proven(_validated(Verdict.UNCLEAR, advised, said, {advised: said}))
+    assert found.decision.verdict is left
+
+
 @pytest.mark.parametrize("said", [Said.SAME, Said.WORSE])
 def test_speculation_that_was_advised_off_stays_off(said: Said) -> None:
     """Servers that contradict the sweep are no reason to deploy what it did not advise."""

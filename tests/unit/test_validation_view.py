@@ -8,7 +8,6 @@ from rich.console import Console
 
 from dsd_tune.model.closed_loop import Outcome
 from dsd_tune.records.interval import Interval
-from dsd_tune.records.profile import Verdict
 from dsd_tune.records.validation import ServedArm
 from dsd_tune.report.validation import Progress, render
 from dsd_tune.validate import conclude
@@ -25,7 +24,7 @@ def _printed(starts: int) -> str:
     ]
     request = a_validation_request(concurrency=(1, 128), requests=(8, 256))
     found = conclude(
-        request, loads, Verdict.TABLE, lambda arm, _: Outcome(Interval(times[arm], times[arm], 0.3), 0, None), 1.0
+        request, loads, ServedArm.TABLE, lambda arm, _: Outcome(Interval(times[arm], times[arm], 0.3), 0, None), 1.0
     )
     text = StringIO()
     Console(file=text, width=80).print(render(found))
