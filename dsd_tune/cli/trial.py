@@ -34,7 +34,9 @@ def tried(
     port: int,
     running: tuple[str, ServedArm] | None = None,
 ) -> Validation:
-    """Take the loads that are missing, and put what they say into the profile at `path`, unless it is a self-check.
+    """Take the loads that are missing, and put what they say into the profile at `path`.
+
+    Nothing is put there by a self-check, nor by loads that cannot tell where others could.
 
     `running` is a server that others started, with the arm that it is said to be: it gives one more start of that.
 
@@ -62,7 +64,11 @@ def tried(
     expect = _expectation(expectations, loads, prefill_s(loads))
     remarks = (*_on_texts(profile, texts), *_on_reach(profile, loads, expect))
     validation = conclude(request, loads, advised_arm(profile.decision), expect, time.time(), remarks)
-    if validation.advised is not ServedArm.NO_SPEC_TWIN:
+    kept = profile.validation
+    if kept is not None and kept.outlasts(validation):
+        said = f"These loads cannot tell. The profile keeps the record it had: {kept.outcome}."
+        console.print(said, markup=False, highlight=False, soft_wrap=True)
+    elif validation.advised is not ServedArm.NO_SPEC_TWIN:
         formats.write(formats.PROFILE, path, replace(profile, validation=validation))
     return validation
 

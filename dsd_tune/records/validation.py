@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from dsd_tune.records.comparison import Said
@@ -68,6 +68,10 @@ class ValidationRequest:
     def requests_at(self, concurrency: int) -> int:
         """Requests of a load at one of the concurrencies."""
         return self.requests[self.concurrency.index(concurrency)]
+
+    def goes_on(self, other: ValidationRequest) -> bool:
+        """Whether it asks the same as another, for more starts or fewer."""
+        return self == replace(other, starts=self.starts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +190,13 @@ class Validation:
     def overall(self, arm: ServedArm) -> Said | None:
         """What is said of an arm against no speculation over all concurrencies, None where they were not compared."""
         return next((row.said for row in self.against(ServedArm.NO_SPEC) if row.overall and row.arm is arm), None)
+
+    def outlasts(self, newer: Validation) -> bool:
+        """Whether it stays in the profile: what cannot tell takes nothing back, unless with more of the same loads."""
+        if newer.said is not Said.UNCLEAR or self.said is Said.UNCLEAR or self.advised is not newer.advised:
+            return False
+        more = newer.request.commands and newer.request.goes_on(self.request) and newer.loads > self.loads
+        return not more
 
     @property
     def lost_to_fixed(self) -> bool:

@@ -111,6 +111,25 @@ def test_a_table_that_was_swapped_for_a_bad_one_is_refuted(validate: Validate, c
     assert "fixed K is better than both" in emitted.err
 
 
+@pytest.mark.parametrize(
+    "words", [("--starts", "1"), ("--url", "http://localhost:1", "--label", "fixed_k")], ids=["shorter", "first call"]
+)
+def test_a_run_that_cannot_tell_erases_no_refutation(
+    validate: Validate, cli: Any, folder: Path, words: tuple[str, ...]
+) -> None:
+    """It ends with 5 and says what the profile keeps; `emit-config` prints the same as before."""
+    profile = _read(folder)
+    decision = replace(profile.decision, table=BAD, fixed_k=2)
+    formats.write(formats.PROFILE, folder / "profile.json", replace(profile, decision=decision))
+    assert validate().code == 4
+    record, emitted = _read(folder).validation, cli("emit-config", folder / "profile.json")
+    said = validate(*words, "--concurrency", "4")
+    assert said.code == 5
+    assert "These loads cannot tell. The profile keeps the record it had: table is worse than" in said.err
+    assert _read(folder).validation == record
+    assert cli("emit-config", folder / "profile.json") == emitted
+
+
 def test_servers_tell_what_the_sweep_could_not(validate: Validate, cli: Any, folder: Path) -> None:
     """Where the sweep was left in doubt and the table wins on servers, `emit-config` agrees with `validate`."""
     profile = _read(folder)
