@@ -91,6 +91,18 @@ def run(
                 watcher.loaded(load)
 
 
+def next_start(arm: ServedArm, concurrency: Sequence[int], done: Iterable[Load]) -> tuple[int, list[int]]:
+    """Of an arm that others start: the start to take, with the concurrencies that it lacks.
+
+    That is the newest one that was interrupted, for a half start is never compared; else another.
+    """
+    taken = {(load.start, load.concurrency) for load in done if load.arm is arm}
+    begun = {start for start, _ in taken}
+    halves = [start for start in begun if any((start, c) not in taken for c in concurrency)]
+    start = max(halves, default=1 + max(begun, default=-1))
+    return start, [c for c in concurrency if (start, c) not in taken]
+
+
 def require_obedient(load: Load, expected: Outcome | None, *, may_draft_less: bool = False) -> None:
     """Make sure that a server drafts as its arm says, for otherwise its times are those of something else.
 

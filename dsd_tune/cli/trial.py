@@ -23,7 +23,7 @@ from dsd_tune.report.validation import Progress
 from dsd_tune.storage import formats
 from dsd_tune.storage.fingerprint import drafter_digest, model_digest, prompts_digest
 from dsd_tune.storage.validation_directory import ValidationDirectory
-from dsd_tune.validate import OTHER_K, Expect, advised_arm, conclude, require_obedient, run
+from dsd_tune.validate import OTHER_K, Expect, advised_arm, conclude, next_start, require_obedient, run
 
 
 def tried(
@@ -38,7 +38,8 @@ def tried(
 
     Nothing is put there by a self-check, nor by loads that cannot tell where others could.
 
-    `running` is a server that others started, with the arm that it is said to be: it gives one more start of that.
+    `running` is a server that others started, with the arm that it is said to be: it gives one more start of that, or
+    what an interrupted one lacks.
 
     Raises:
         ProfileMismatch: model or drafter are not those of the sweep, or a server does something else than its arm.
@@ -51,7 +52,7 @@ def tried(
         require_same_models(profile)
     beside = path.parent / "validation"
     directory = ValidationDirectory.create(out, request) if out else ValidationDirectory.beside(beside, request)
-    expectations, console = Expectations(profile), Console(stderr=True)
+    request, expectations, console = directory.request, Expectations(profile), Console(stderr=True)
     with directory.lock():
         host = VllmHost(request, texts, profile.request.model, port, directory.path)
         try:
@@ -109,10 +110,10 @@ def _measure(
         run(directory.request, loads, host, keep, watcher)
         return
     url, label = running
-    start = 1 + max((load.start for load in loads if load.arm is label), default=-1)
+    start, left = next_start(label, directory.request.concurrency, loads)
     client = host.client(url.rstrip("/"), None, label)
     watcher.starting(label, start, start + 1)
-    for concurrency in directory.request.concurrency:
+    for concurrency in left:
         load = client.load(concurrency, start)
         keep(load)
         watcher.loaded(load)

@@ -248,6 +248,30 @@ def test_url_and_label_go_together(validate: Validate, words: tuple[str, ...]) -
     assert "--url and --label go together" in validate(*words).refused(2)
 
 
+RUNNING = ("--url", "http://localhost:1", "--label", "table")
+
+
+@pytest.mark.parametrize(
+    ("words", "ignored", "beside"),
+    [
+        ((*RUNNING, "--starts", "3"), "--starts", "--url"),
+        ((*RUNNING, "--port", "8011"), "--port", "--url"),
+        ((*RUNNING, "--policy", "goodput"), "--policy", "--url"),
+        ((*RUNNING, "--adaptive-verification"), "--adaptive-verification", "--url"),
+        ((*RUNNING, "--self-check"), "--self-check", "--url"),
+        (("--self-check", "--policy", "goodput"), "--policy", "--self-check"),
+        (("--self-check", "--adaptive-verification"), "--adaptive-verification", "--self-check"),
+        (("--testbed",), "--prompts", "--testbed"),
+    ],
+)
+def test_an_option_without_effect_is_refused(
+    validate: Validate, served: list[ArmCommand], words: tuple[str, ...], ignored: str, beside: str
+) -> None:
+    """Also where it says the default: whoever gives it expects that it does something."""
+    assert f"{ignored} has no effect beside {beside}." in validate(*words).refused(2)
+    assert served == []
+
+
 def test_texts_of_the_sweep_are_named(validate: Validate, folder: Path) -> None:
     """Prompts that the sweep saw are no proof for others; held-out ones need no word."""
     from dsd_tune.storage.fingerprint import prompts_digest
@@ -265,6 +289,47 @@ def test_another_load_does_not_overwrite_the_first(validate: Validate, folder: P
     for words in (("--concurrency", "1"), ("--concurrency", "4"), ("--concurrency", "1")):
         assert validate(*words).code == 0
     assert sorted(p.parent.name for p in folder.glob("*/validation.json")) == ["validation", "validation-2"]
+
+
+@pytest.mark.parametrize("named", [False, True], ids=["beside the profile", "with -o"])
+def test_more_starts_go_on_where_fewer_ended(
+    validate: Validate, folder: Path, served: list[ArmCommand], *, named: bool
+) -> None:
+    """Only what is missing is served, in the same directory; fewer starts than were taken use them all."""
+    out = folder / ("elsewhere" if named else "validation")
+    where = ("-o", out) if named else ()
+    for starts, servers in ((1, 3), (3, 9), (2, 9)):
+        assert validate(*where, "--concurrency", "4", "--starts", starts).code == (5 if starts == 1 else 0)
+        assert len(served) == servers
+    record = _read(folder).validation
+    assert record is not None
+    assert (record.request.starts, record.loads) == (3, 9)
+    assert formats.read(formats.VALIDATION, out / "validation.json") == record.request
+    assert [p.parent.name for p in folder.glob("*/validation.json")] == [out.name]
+
+
+def test_an_interrupted_call_to_a_running_server_goes_on(
+    validate: Validate, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same command takes the loads that its start lacks; the next one is another start."""
+    _write(folder, replace(_read(folder), validation=None), GOOD)
+    decision = replace(_read(folder).decision, fixed_k=2)
+    formats.write(formats.PROFILE, folder / "profile.json", replace(_read(folder), decision=decision))
+    words = ("--url", "http://localhost:1", "--label", "fixed_k", "--concurrency", "1,4")
+    with monkeypatch.context() as patch:
+        load = SimulatedClient.load
+
+        def impatient(self: SimulatedClient, concurrency: int, start: int) -> Any:
+            if concurrency == 4:
+                raise KeyboardInterrupt
+            return load(self, concurrency, start)
+
+        patch.setattr(SimulatedClient, "load", impatient)
+        assert "the same command goes on from there" in " ".join(validate(*words).err.split())
+    for _ in range(2):
+        assert validate(*words).code == 5
+    loads = formats.read_lines(formats.LOADS, folder / "validation" / "loads.jsonl")
+    assert [(load.start, load.concurrency) for load in loads] == [(0, 1), (0, 4), (1, 1), (1, 4)]
 
 
 def _able(**changed: Any) -> Configured:

@@ -15,7 +15,7 @@ from dsd_tune.records.interval import Interval
 from dsd_tune.records.profile import Verdict
 from dsd_tune.records.table import Table
 from dsd_tune.records.validation import ArmCommand, Load, ServedArm, Validation
-from dsd_tune.validate import advised_arm, conclude, exit_code, order, require_obedient, run
+from dsd_tune.validate import advised_arm, conclude, exit_code, next_start, order, require_obedient, run
 
 OFF, FIXED, TABLE, TWIN = ServedArm.NO_SPEC, ServedArm.FIXED, ServedArm.TABLE, ServedArm.NO_SPEC_TWIN
 
@@ -99,6 +99,25 @@ def test_what_was_measured_is_not_measured_again() -> None:
     assert again.started[0] == (TABLE, 1)
     taken = [(load.arm, load.start, load.concurrency) for load in loads]
     assert len(taken) == len(set(taken)) == 2 * request.starts * len(request.concurrency)
+
+
+@pytest.mark.parametrize(
+    ("done", "start", "left"),
+    [
+        ([], 0, [1, 4]),
+        ([(0, 1), (0, 4)], 1, [1, 4]),
+        ([(0, 1)], 0, [4]),
+        ([(0, 1), (0, 4), (1, 1)], 1, [4]),
+        ([(0, 1), (1, 1), (1, 4)], 0, [4]),
+        ([(0, 1), (1, 4)], 1, [1]),
+    ],
+)
+def test_an_interrupted_start_of_a_running_server_goes_on(
+    done: list[tuple[int, int]], start: int, left: list[int]
+) -> None:
+    """The newest half start is made whole before another begins; those of other arms do not count."""
+    loads = [a_load(arm=TABLE, start=s, concurrency=c) for s, c in done] + [a_load(arm=OFF, start=7)]
+    assert next_start(TABLE, (1, 4), loads) == (start, left)
 
 
 @pytest.mark.parametrize(
