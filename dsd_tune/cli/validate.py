@@ -46,14 +46,14 @@ def validate(
 ) -> None:
     """Compare the advice with no speculation and with a fixed K, on real servers.
 
-    Each arm is a `vllm serve` with the final flags, started several times in balanced order and loaded by `vllm bench
-    serve` at each concurrency. Every load is on disk before the next; the same command goes on where it stopped, and
-    with more --starts where fewer ended.
+    Each arm is a `vllm serve` with the final flags, started several times (A B C, C B A, ...: an even number evens a
+    drift out) and loaded by `vllm bench serve` at each concurrency. Every load is on disk before the next; the same
+    command goes on where it stopped, and with more --starts where fewer ended.
 
     Exit code 0: the advice is better than no speculation; 4: it is not, or the fixed K is better than it, as also where
     speculation was advised off and no arm beats that; 5: these loads cannot tell, or contradict the sweep; 6: model or
     drafter are not those of the sweep, or a server drafts otherwise than its arm says, such as one that ignores its
-    table.
+    table. A self-check ends with 0, or with 1 if it sees a difference.
     """
     import json
 

@@ -39,8 +39,9 @@ class ValidationDirectory:
         with files.locked(path):
             if _head(path).exists():
                 return cls._gone_on(path, request)
-            formats.write(formats.VALIDATION, _head(path), request)
+            # The head comes last: where it is, the other file is.
             formats.write_lines(formats.LOADS, path / "loads.jsonl", [])
+            formats.write(formats.VALIDATION, _head(path), request)
             return cls(path, request)
 
     @classmethod

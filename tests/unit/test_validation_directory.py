@@ -48,6 +48,20 @@ def test_what_asks_something_else_is_refused(tmp_path: Path) -> None:
         ValidationDirectory.create(tmp_path, a_validation_request(starts=4, output_tokens=64))
 
 
+@pytest.mark.parametrize("step", ["write", "write_lines"])
+def test_one_that_died_at_birth_can_be_begun_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
+    """Whichever of its files was to be written then: no directory is left that cannot be read."""
+
+    def die(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(formats, step, die)
+        with pytest.raises(KeyboardInterrupt):
+            ValidationDirectory.create(tmp_path, a_validation_request())
+    assert ValidationDirectory.create(tmp_path, a_validation_request()).loads() == []
+
+
 def test_one_process_at_a_time(tmp_path: Path) -> None:
     """Another one is refused before it changes what is asked for."""
     _with_starts(tmp_path, 1)
