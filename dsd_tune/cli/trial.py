@@ -63,7 +63,7 @@ def tried(
             raise
     loads = directory.loads()
     expect = _expectation(expectations, loads, prefill_s(loads))
-    remarks = (*_on_texts(profile, texts), *_on_reach(profile, loads, expect))
+    remarks = (*_on_conditions(profile, request), *_on_texts(profile, texts), *_on_reach(profile, loads, expect))
     validation = conclude(request, loads, advised_arm(profile.decision), expect, time.time(), remarks)
     kept = profile.validation
     if kept is not None and kept.outlasts(validation):
@@ -138,6 +138,18 @@ def _expectation(expectations: Expectations, loads: Sequence[Load], prompt_s: fl
         return expectations.of(arm, ClosedLoop(concurrency, lengths, prompt_s))
 
     return expect
+
+
+def _on_conditions(profile: Profile, request: ValidationRequest) -> Iterator[str]:
+    """Under which of several conditions servers ran."""
+    swept = profile.request
+    if swept is not None and len(swept.conditions) > 1:
+        contexts, temperatures = ", ".join(map(str, swept.contexts)), ", ".join(f"{t:g}" for t in swept.temperatures)
+        yield (
+            f"servers ran under one condition, temperature {request.temperature:g} and texts of up to "
+            f"{request.output_tokens} output tokens; the sweep had several (contexts {contexts}; temperatures "
+            f"{temperatures}), and the mean of all is what is advised and foretold"
+        )
 
 
 def _on_texts(profile: Profile, texts: Sequence[Prompt]) -> Iterator[str]:

@@ -284,6 +284,19 @@ def test_texts_of_the_sweep_are_named(validate: Validate, folder: Path) -> None:
     assert "the texts are those of the sweep" in " ".join(validate().out.split())
 
 
+def test_the_condition_that_was_tried_is_named(validate: Validate, folder: Path) -> None:
+    """A sweep under several is advised by their mean, and servers run the first; of a single one there is no word."""
+    words = ("--concurrency", "4", "--starts", "1")
+    assert "under one condition" not in " ".join(validate(*words).out.split())
+    profile = _read(folder)
+    assert profile.request
+    several = replace(profile.request, contexts=(512, 4096), temperatures=(0.0, 0.7))
+    formats.write(formats.PROFILE, folder / "profile.json", replace(profile, request=several))
+    said = " ".join(validate(*words).out.split())
+    assert "under one condition, temperature 0 and texts of up to 256 output tokens" in said
+    assert "the sweep had several (contexts 512, 4096; temperatures 0, 0.7)" in said
+
+
 def test_another_load_does_not_overwrite_the_first(validate: Validate, folder: Path) -> None:
     """Without -o each request has a directory; the same one goes on in its own."""
     for words in (("--concurrency", "1"), ("--concurrency", "4"), ("--concurrency", "1")):
