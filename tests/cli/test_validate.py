@@ -242,36 +242,6 @@ def test_loads_that_could_not_show_a_table_that_is_ignored_are_named(validate: V
     assert "as a server that ignores it would" not in " ".join(validate("--concurrency", "1,4").out.split())
 
 
-@pytest.mark.parametrize("words", [("--url", "http://localhost:1"), ("--label", "table")])
-def test_url_and_label_go_together(validate: Validate, words: tuple[str, ...]) -> None:
-    """A server without an arm, and an arm without a server, say nothing."""
-    assert "--url and --label go together" in validate(*words).refused(2)
-
-
-RUNNING = ("--url", "http://localhost:1", "--label", "table")
-
-
-@pytest.mark.parametrize(
-    ("words", "ignored", "beside"),
-    [
-        ((*RUNNING, "--starts", "3"), "--starts", "--url"),
-        ((*RUNNING, "--port", "8011"), "--port", "--url"),
-        ((*RUNNING, "--policy", "goodput"), "--policy", "--url"),
-        ((*RUNNING, "--adaptive-verification"), "--adaptive-verification", "--url"),
-        ((*RUNNING, "--self-check"), "--self-check", "--url"),
-        (("--self-check", "--policy", "goodput"), "--policy", "--self-check"),
-        (("--self-check", "--adaptive-verification"), "--adaptive-verification", "--self-check"),
-        (("--testbed",), "--prompts", "--testbed"),
-    ],
-)
-def test_an_option_without_effect_is_refused(
-    validate: Validate, served: list[ArmCommand], words: tuple[str, ...], ignored: str, beside: str
-) -> None:
-    """Also where it says the default: whoever gives it expects that it does something."""
-    assert f"{ignored} has no effect beside {beside}." in validate(*words).refused(2)
-    assert served == []
-
-
 def test_texts_of_the_sweep_are_named(validate: Validate, folder: Path) -> None:
     """Prompts that the sweep saw are no proof for others; held-out ones need no word."""
     from dsd_tune.storage.fingerprint import prompts_digest

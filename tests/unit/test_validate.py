@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -171,32 +170,6 @@ def test_a_record_without_that_comparison_names_the_fixed_k_all_the_same() -> No
     found = _validated({OFF: 0.04, FIXED: 0.02, TABLE: 0.03})
     old = replace(found, comparisons=found.against(OFF))
     assert old.outcome == found.outcome
-
-
-def _record(said: Said, loads: int, advised: ServedArm = TABLE, **asked: Any) -> Validation:
-    return Validation(a_validation_request(**asked), advised, (), (), said, (), loads, 1.0)
-
-
-@pytest.mark.parametrize(
-    ("newer", "kept"),
-    [
-        (_record(Said.UNCLEAR, 4, starts=1, concurrency=(4,), requests=(8,)), True),
-        (_record(Said.UNCLEAR, 40, commands=()), True),
-        (_record(Said.UNCLEAR, 12), True),
-        (_record(Said.UNCLEAR, 24, starts=6), False),
-        (_record(Said.BETTER, 4, starts=1), False),
-        (_record(Said.UNCLEAR, 12, OFF), False),
-    ],
-    ids=["smaller", "running servers", "elsewhere", "more starts of the same", "decided", "other advice"],
-)
-def test_what_cannot_tell_takes_nothing_back(newer: Validation, kept: bool) -> None:
-    """A refuted advice stays refuted until other loads tell, or the same servers are started more often."""
-    assert _record(Said.WORSE, 12).outlasts(newer) is kept
-
-
-def test_what_could_not_tell_itself_is_replaced() -> None:
-    """There is nothing to keep."""
-    assert not _record(Said.UNCLEAR, 12).outlasts(_record(Said.UNCLEAR, 4, starts=1))
 
 
 def test_without_a_load_of_no_speculation_nothing_is_said() -> None:
