@@ -1,4 +1,4 @@
-"""Validate: real servers, one arm after another in balanced order, each loaded at every concurrency."""
+"""Validate: real servers, one arm after another and back again, each loaded at every concurrency."""
 
 from __future__ import annotations
 
@@ -11,18 +11,16 @@ from dsd_tune.errors import ProfileMismatch
 from dsd_tune.model.closed_loop import Outcome
 from dsd_tune.model.served import compare, measured
 from dsd_tune.records.comparison import Said
-from dsd_tune.records.profile import Verdict
+from dsd_tune.records.profile import Decision, Verdict
 from dsd_tune.records.validation import (
     ArmCommand,
+    ArmComparison,
     Load,
     Prediction,
     ServedArm,
     Validation,
     ValidationRequest,
 )
-
-ADVISED = {Verdict.TABLE: ServedArm.TABLE, Verdict.FIXED: ServedArm.FIXED, Verdict.OFF: ServedArm.NO_SPEC}
-"""The arm that a verdict asks for. Where it cannot tell, the table is what is on trial."""
 
 NEAR = 0.1
 """A forecast that is 10 % off is no longer the same machine, traffic or drafter."""
@@ -67,7 +65,10 @@ class Watcher(Protocol):
 
 
 def order(arms: Sequence[ServedArm], starts: int) -> list[tuple[ServedArm, int]]:
-    """A B C, C B A, A B C, ...: drift in time falls on all arms alike."""
+    """A B C, C B A, A B C, ...: a steady drift falls on all arms alike after an even number of starts.
+
+    After an odd number the last pass has no counterpart: of three, a third of the drift within a pass is left.
+    """
     return [(arm, start) for start in range(starts) for arm in (arms if start % 2 == 0 else arms[::-1])]
 
 
@@ -91,6 +92,18 @@ def run(
                 load = client.load(concurrency, start)
                 keep(load)
                 watcher.loaded(load)
+
+
+def next_start(arm: ServedArm, concurrency: Sequence[int], done: Iterable[Load]) -> tuple[int, list[int]]:
+    """Of an arm that others start: the start to take, with the concurrencies that it lacks.
+
+    That is the newest one that was interrupted, for a half start is never compared; else another.
+    """
+    taken = {(load.start, load.concurrency) for load in done if load.arm is arm}
+    begun = {start for start, _ in taken}
+    halves = [start for start in begun if any((start, c) not in taken for c in concurrency)]
+    start = max(halves, default=1 + max(begun, default=-1))
+    return start, [c for c in concurrency if (start, c) not in taken]
 
 
 def require_obedient(load: Load, expected: Outcome | None, *, may_draft_less: bool = False) -> None:
@@ -119,18 +132,24 @@ def _mistaken(arm: ServedArm) -> str:
     return "it speculates" if arm in (ServedArm.NO_SPEC, ServedArm.NO_SPEC_TWIN) else "it runs something else"
 
 
+def advised_arm(decision: Decision) -> ServedArm:
+    """The arm on trial. Where the sweep cannot tell, that is the table, or the fixed K if there is no table."""
+    if decision.verdict is Verdict.OFF:
+        return ServedArm.NO_SPEC
+    return ServedArm.FIXED if decision.verdict is Verdict.FIXED or not decision.varying_table else ServedArm.TABLE
+
+
 def conclude(
     request: ValidationRequest,
     loads: Sequence[Load],
-    verdict: Verdict,
+    advised: ServedArm,
     expect: Expect,
     created_at_s: float,
     remarks: Sequence[str] = (),
 ) -> Validation:
     """What the loads say about the advice; `remarks` is what else there is to say of them."""
     arms = list(dict.fromkeys(load.arm for load in loads))
-    twin = ServedArm.NO_SPEC_TWIN
-    advised = twin if twin in arms else ADVISED.get(verdict, ServedArm.TABLE)
+    advised = ServedArm.NO_SPEC_TWIN if ServedArm.NO_SPEC_TWIN in arms else advised
     expected = {
         (arm, c): expect(arm, c) for arm in arms for c in sorted({x.concurrency for x in loads if x.arm is arm})
     }
@@ -138,12 +157,14 @@ def conclude(
         Prediction(arm, c, outcome.tpot_s if outcome else None, measured(loads, arm, c))
         for (arm, c), outcome in expected.items()
     )
+    with_fixed = (row for row in compare(loads, ServedArm.FIXED) if row.arm is not ServedArm.NO_SPEC)
+    comparisons = (*compare(loads, ServedArm.NO_SPEC), *with_fixed)
     return Validation(
         request=request,
         advised=advised,
-        comparisons=tuple(compare(loads, ServedArm.NO_SPEC)),
+        comparisons=comparisons,
         predictions=predictions,
-        said=_said(advised, loads),
+        said=_said(advised, comparisons),
         remarks=(*remarks, *_remarks(loads, predictions), *_on_acceptance(loads, expected)),
         loads=len(loads),
         created_at_s=created_at_s,
@@ -151,7 +172,7 @@ def conclude(
 
 
 def exit_code(validation: Validation) -> int:
-    """0 worth deploying, 4 not, 5 not known yet; of a self-check 1 if it sees a difference between equals.
+    """0 worth deploying, 4 not as it is, 5 not known yet; of a self-check 1 if it sees a difference between equals.
 
     Where another arm beats no speculation though the sweep advised it, sweep and servers contradict each other: 5.
     """
@@ -162,15 +183,17 @@ def exit_code(validation: Validation) -> int:
     return {Said.BETTER: 0, Said.UNCLEAR: 5}.get(validation.said, 4)
 
 
-def _said(advised: ServedArm, loads: Sequence[Load]) -> Said:
-    """Of the advice over all concurrencies: against no speculation, and worse where a fixed K is better than it."""
-    against = {c.arm: c.said for c in compare(loads, ServedArm.NO_SPEC) if c.overall}
+def _said(advised: ServedArm, comparisons: Sequence[ArmComparison]) -> Said:
+    """Of the advice over all concurrencies: against no speculation, and worse where the fixed K is better than it."""
+    overall = {(row.against, row.arm): row.said for row in comparisons if row.overall}
+    alone = {arm: said for (against, arm), said in overall.items() if against is ServedArm.NO_SPEC}
     if advised is ServedArm.NO_SPEC:
-        if Said.BETTER in against.values():
+        if Said.BETTER in alone.values():
             return Said.WORSE
-        return Said.UNCLEAR if Said.UNCLEAR in against.values() or not against else Said.SAME
-    beaten = any(c.said is Said.WORSE for c in compare(loads, ServedArm.FIXED) if c.overall and c.arm is advised)
-    return Said.WORSE if beaten else against.get(advised, Said.UNCLEAR)
+        return Said.UNCLEAR if Said.UNCLEAR in alone.values() or not alone else Said.SAME
+    if advised in alone and overall.get((ServedArm.FIXED, advised)) is Said.WORSE:
+        return Said.WORSE
+    return alone.get(advised, Said.UNCLEAR)
 
 
 def _remarks(loads: Sequence[Load], predictions: Sequence[Prediction]) -> Iterable[str]:

@@ -23,7 +23,8 @@ def emit_config(
     a container's arguments (compose, k8s). For other servers: TensorRT-LLM's draft_len_schedule (trtllm), SGLang's
     adaptive JSON (sglang). For other tools: acceptance as Model-Optimizer writes it (speculation-profile).
 
-    Of an import, what its files do not tell is named, to be filled in.
+    Of an import, what its files do not tell is named, to be filled in. What servers said in `validate` goes before what
+    the sweep said: a fixed K takes the place of a table that it beat there.
 
     Exit code 0: a speculative config; 3: a fixed K, since vLLM drops the table under data parallelism; 4: speculation
     does not pay, by the sweep or by what servers said since, the text goes without; 5: cannot tell yet, likewise.

@@ -6,18 +6,29 @@ from dataclasses import replace
 
 from dsd_tune.records.comparison import Said
 from dsd_tune.records.profile import Profile, Verdict
-from dsd_tune.records.validation import ServedArm
+from dsd_tune.records.validation import ServedArm, Validation
 
-_ADVICE = (ServedArm.FIXED, ServedArm.TABLE)
+_VERDICTS = {ServedArm.FIXED: Verdict.FIXED, ServedArm.TABLE: Verdict.TABLE}
 
 
 def proven(profile: Profile) -> Profile:
-    """The profile with speculation off where servers saw its advice win nothing, or lose; as it is where they did not.
+    """The profile with the verdict of servers: the advice if they proved it, what is left of that if they did not.
 
     Where they could not tell, what the sweep said stands.
     """
     record = profile.validation
-    if record is None or record.advised not in _ADVICE or record.said not in (Said.SAME, Said.WORSE):
+    if record is None or record.advised not in _VERDICTS or record.said is Said.UNCLEAR:
         return profile
-    decision = replace(profile.decision, verdict=Verdict.OFF, reason=f"on servers, {record.outcome}")
+    verdict = _VERDICTS[record.advised] if record.said is Said.BETTER else _left(record)
+    if verdict is profile.decision.verdict:
+        return profile
+    decision = replace(profile.decision, verdict=verdict, reason=f"on servers, {record.outcome}")
     return replace(profile, decision=decision)
+
+
+def _left(refuted: Validation) -> Verdict:
+    """The fixed K where it beat the advice, as far as that is better than no speculation; else nothing."""
+    if not refuted.lost_to_fixed:
+        return Verdict.OFF
+    left: dict[Said | None, Verdict] = {Said.BETTER: Verdict.FIXED, Said.UNCLEAR: Verdict.UNCLEAR}
+    return left.get(refuted.overall(ServedArm.FIXED), Verdict.OFF)

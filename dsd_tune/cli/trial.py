@@ -23,7 +23,7 @@ from dsd_tune.report.validation import Progress
 from dsd_tune.storage import formats
 from dsd_tune.storage.fingerprint import drafter_digest, model_digest, prompts_digest
 from dsd_tune.storage.validation_directory import ValidationDirectory
-from dsd_tune.validate import OTHER_K, Expect, conclude, require_obedient, run
+from dsd_tune.validate import OTHER_K, Expect, advised_arm, conclude, next_start, require_obedient, run
 
 
 def tried(
@@ -34,9 +34,12 @@ def tried(
     port: int,
     running: tuple[str, ServedArm] | None = None,
 ) -> Validation:
-    """Take the loads that are missing, and put what they say into the profile at `path`, unless it is a self-check.
+    """Take the loads that are missing, and put what they say into the profile at `path`.
 
-    `running` is a server that others started, with the arm that it is said to be: it gives one more start of that.
+    Nothing is put there by a self-check, nor by loads that cannot tell where others could.
+
+    `running` is a server that others started, with the arm that it is said to be: it gives one more start of that, or
+    what an interrupted one lacks.
 
     Raises:
         ProfileMismatch: model or drafter are not those of the sweep, or a server does something else than its arm.
@@ -49,7 +52,7 @@ def tried(
         require_same_models(profile)
     beside = path.parent / "validation"
     directory = ValidationDirectory.create(out, request) if out else ValidationDirectory.beside(beside, request)
-    expectations, console = Expectations(profile), Console(stderr=True)
+    request, expectations, console = directory.request, Expectations(profile), Console(stderr=True)
     with directory.lock():
         host = VllmHost(request, texts, profile.request.model, port, directory.path)
         try:
@@ -60,9 +63,13 @@ def tried(
             raise
     loads = directory.loads()
     expect = _expectation(expectations, loads, prefill_s(loads))
-    remarks = (*_on_texts(profile, texts), *_on_reach(profile, loads, expect))
-    validation = conclude(request, loads, profile.decision.verdict, expect, time.time(), remarks)
-    if validation.advised is not ServedArm.NO_SPEC_TWIN:
+    remarks = (*_on_conditions(profile, request), *_on_texts(profile, texts), *_on_reach(profile, loads, expect))
+    validation = conclude(request, loads, advised_arm(profile.decision), expect, time.time(), remarks)
+    kept = profile.validation
+    if kept is not None and kept.outlasts(validation):
+        said = f"These loads cannot tell. The profile keeps the record it had: {kept.outcome}."
+        console.print(said, markup=False, highlight=False, soft_wrap=True)
+    elif validation.advised is not ServedArm.NO_SPEC_TWIN:
         formats.write(formats.PROFILE, path, replace(profile, validation=validation))
     return validation
 
@@ -103,10 +110,10 @@ def _measure(
         run(directory.request, loads, host, keep, watcher)
         return
     url, label = running
-    start = 1 + max((load.start for load in loads if load.arm is label), default=-1)
+    start, left = next_start(label, directory.request.concurrency, loads)
     client = host.client(url.rstrip("/"), label)
     watcher.starting(label, start, start + 1)
-    for concurrency in directory.request.concurrency:
+    for concurrency in left:
         load = client.load(concurrency, start)
         keep(load)
         watcher.loaded(load)
@@ -133,6 +140,18 @@ def _expectation(expectations: Expectations, loads: Sequence[Load], prompt_s: fl
     return expect
 
 
+def _on_conditions(profile: Profile, request: ValidationRequest) -> Iterator[str]:
+    """Under which of several conditions servers ran."""
+    swept = profile.request
+    if swept is not None and len(swept.conditions) > 1:
+        contexts, temperatures = ", ".join(map(str, swept.contexts)), ", ".join(f"{t:g}" for t in swept.temperatures)
+        yield (
+            f"servers ran under one condition, temperature {request.temperature:g} and texts of up to "
+            f"{request.output_tokens} output tokens; the sweep had several (contexts {contexts}; temperatures "
+            f"{temperatures}), and the mean of all is what is advised and foretold"
+        )
+
+
 def _on_texts(profile: Profile, texts: Sequence[Prompt]) -> Iterator[str]:
     if profile.environment is not None and profile.environment.prompts_digest == prompts_digest(tuple(texts)):
         yield "the texts are those of the sweep: the drafter has not been tried on others"
@@ -140,10 +159,10 @@ def _on_texts(profile: Profile, texts: Sequence[Prompt]) -> Iterator[str]:
 
 def _on_reach(profile: Profile, loads: Sequence[Load], expect: Expect) -> Iterator[str]:
     """Whether a server that ignores the table would have been seen: it drafts the largest K everywhere."""
-    table = profile.decision.table
+    table = profile.decision.varying_table
     outcomes = [expect(load.arm, load.concurrency) for load in loads if load.arm is ServedArm.TABLE]
     ks = [outcome.mean_k for outcome in outcomes if outcome is not None]
-    if table and not table.is_constant and ks and min(ks) >= table.k_max - OTHER_K:
+    if table and ks and min(ks) >= table.k_max - OTHER_K:
         less = next(r.first for r in table.ranges if r.k < table.k_max)
         yield (
             f"the table drafts {table.k_max} in all these loads, as a server that ignores it would; load it with "

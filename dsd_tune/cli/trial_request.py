@@ -18,6 +18,9 @@ from dsd_tune.runtime.policies.choice import PolicyName
 
 DEFAULT_LEVELS = (1, 4, 16)
 
+FEWEST_TOLD_APART = 2
+"""After one start an arm nothing says how much starts differ by themselves."""
+
 FEWEST_WAVES = 2
 """A load of one wave would be measured while it fills and drains."""
 
@@ -69,13 +72,19 @@ def stated_request(
     """Everything made explicit.
 
     Raises:
-        UsageError: the profile is an import, a concurrency is beyond what it measured, or a policy has no table.
+        UsageError: the profile is an import or of cost alone, a concurrency is beyond what it measured, a policy has no
+            table, or a self-check a single start.
         EnvironmentUnfit: vLLM cannot run adaptive verification here.
     """
     from dsd_tune.storage.fingerprint import prompts_digest
 
     if profile.request is None:
         raise UsageError("an import names no model to serve.", "Validate the profile of a sweep.")
+    if not profile.acceptance_known:
+        what = "a profile of cost alone advises nothing that servers could prove."
+        raise UsageError(what, "Sweep with weights and drafter, or state acceptance with --synthetic-acceptance.")
+    if self_check and starts < FEWEST_TOLD_APART:
+        raise UsageError("a self-check of one start cannot tell anything.", "Give --starts 2 or more.")
     at_a_time = levels(concurrency, profile.decision.max_num_seqs)
     output_tokens = output_tokens or max(2, profile.request.contexts[0] // 2)
     expectations = Expectations(profile)
@@ -104,8 +113,7 @@ def _arms(
     """No speculation, the best fixed K, the table where there is one worth the name, and what else is asked for."""
     yield _arm(profile, ServedArm.NO_SPEC, Verdict.OFF)
     yield _arm(profile, ServedArm.FIXED, Verdict.FIXED)
-    table = profile.decision.table
-    if table is not None and not table.is_constant:
+    if profile.decision.varying_table:
         yield _arm(profile, ServedArm.TABLE, Verdict.TABLE)
     if policy is not None:
         yield _by_policy(profile, path, policy)

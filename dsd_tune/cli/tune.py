@@ -51,7 +51,8 @@ def tune(
     Each stage leaves in RUN what it measured, at once. The same command goes on where it stopped, whenever that was,
     and does nothing twice; --budget is for the sweep alone. The last line is what to paste.
 
-    Exit codes are those of `validate`.
+    Exit codes are those of `validate`: 4 also where the line has the fixed K, since servers found that better than the
+    table.
     """
     from dsd_tune.cli.fit import fit_run
     from dsd_tune.cli.numbers import stated_contexts, stated_temperatures

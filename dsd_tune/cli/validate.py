@@ -13,6 +13,7 @@ from dsd_tune.runtime.policies.choice import PolicyName
 
 
 def validate(
+    context: typer.Context,
     profile: Annotated[Path, typer.Argument(help="A profile that `dsd-tune fit` made of a sweep.", metavar="PROFILE")],
     concurrency: flags.Concurrency = None,
     prompts: Annotated[
@@ -45,23 +46,27 @@ def validate(
 ) -> None:
     """Compare the advice with no speculation and with a fixed K, on real servers.
 
-    Each arm is a `vllm serve` with the final flags, started several times in balanced order and loaded by `vllm bench
-    serve` at each concurrency. Every load is on disk before the next; the same command goes on where it stopped.
+    Each arm is a `vllm serve` with the final flags, started several times (A B C, C B A, ...: an even number evens a
+    drift out) and loaded by `vllm bench serve` at each concurrency. Every load is on disk before the next; the same
+    command goes on where it stopped, and with more --starts where fewer ended.
 
-    Exit code 0: the advice is better than no speculation; 4: it is not, as also where speculation was advised off and
-    no arm beats that; 5: these loads cannot tell, or contradict the sweep; 6: model or drafter are not those of the
-    sweep, or a server drafts otherwise than its arm says, such as one that ignores its table.
+    Exit code 0: the advice is better than no speculation; 4: it is not, or the fixed K is better than it, as also where
+    speculation was advised off and no arm beats that; 5: these loads cannot tell, or contradict the sweep; 6: model or
+    drafter are not those of the sweep, or a server drafts otherwise than its arm says, such as one that ignores its
+    table. A self-check ends with 0, or with 1 if it sees a difference.
     """
     import json
 
     from rich.console import Console
 
+    from dsd_tune.cli.heeded import require_heeded
     from dsd_tune.cli.trial import tried
     from dsd_tune.cli.trial_request import chosen_prompts, server_and_label, stated_request
     from dsd_tune.report.validation import render
     from dsd_tune.storage import codec, formats
     from dsd_tune.validate import exit_code
 
+    require_heeded(context)
     running = server_and_label(url, label)
     texts = chosen_prompts(prompts, testbed=testbed)
     request = stated_request(

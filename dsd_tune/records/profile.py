@@ -176,6 +176,11 @@ class Decision:
         if self.table is not None and self.table.max_num_seqs != self.max_num_seqs:
             raise ValueError(f"a table up to {self.table.max_num_seqs} is not closed at {self.max_num_seqs}")
 
+    @property
+    def varying_table(self) -> Table | None:
+        """The table where it is worth the name: one K throughout is a fixed K."""
+        return None if self.table is None or self.table.is_constant else self.table
+
 
 @dataclass(frozen=True, slots=True)
 class HeldOut:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from dsd_tune.records.comparison import Said
@@ -68,6 +68,10 @@ class ValidationRequest:
     def requests_at(self, concurrency: int) -> int:
         """Requests of a load at one of the concurrencies."""
         return self.requests[self.concurrency.index(concurrency)]
+
+    def goes_on(self, other: ValidationRequest) -> bool:
+        """Whether it asks the same as another, for more starts or fewer."""
+        return self == replace(other, starts=self.starts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +179,11 @@ class Prediction:
 
 @dataclass(frozen=True, slots=True)
 class Validation:
-    """What servers said about a profile's advice. `said` is of `advised`, against no speculation."""
+    """What servers said about a profile's advice.
+
+    `said` is of `advised` against no speculation, and worse also where the fixed K is better than it. Comparisons are
+    with either; those with the fixed K are missing in older records.
+    """
 
     request: ValidationRequest
     advised: ServedArm
@@ -186,11 +194,44 @@ class Validation:
     loads: int
     created_at_s: float
 
+    def against(self, arm: ServedArm) -> tuple[ArmComparison, ...]:
+        """The comparisons with one arm."""
+        return tuple(row for row in self.comparisons if row.against is arm)
+
+    def overall(self, arm: ServedArm) -> Said | None:
+        """What is said of an arm against no speculation over all concurrencies, None where they were not compared."""
+        return next((row.said for row in self.against(ServedArm.NO_SPEC) if row.overall and row.arm is arm), None)
+
+    def outlasts(self, newer: Validation) -> bool:
+        """Whether it stays in the profile: what cannot tell takes nothing back, unless with more of the same loads."""
+        if newer.said is not Said.UNCLEAR or self.said is Said.UNCLEAR or self.advised is not newer.advised:
+            return False
+        more = newer.request.commands and newer.request.goes_on(self.request) and newer.loads > self.loads
+        return not more
+
+    @property
+    def lost_to_fixed(self) -> bool:
+        """Whether it is the fixed K that refutes the advice."""
+        advised, fixed = self.overall(self.advised), self.overall(ServedArm.FIXED)
+        if self.said is not Said.WORSE or advised is None or fixed is None:
+            return False
+        return fixed is Said.BETTER or advised is not Said.WORSE
+
     @property
     def outcome(self) -> str:
         """What it comes to, in words."""
         if self.advised is ServedArm.NO_SPEC:
             beaten = {Said.SAME: "not beaten", Said.UNCLEAR: "not known to be beaten"}
             return f"no speculation is {beaten.get(self.said, 'beaten by another arm')}"
-        what = {Said.SAME: "the same as", Said.UNCLEAR: "not told apart from"}.get(self.said, f"{self.said} than")
-        return f"{self.advised.words} is {what} no speculation"
+        if not self.lost_to_fixed:
+            return f"{self.advised.words} is {_beside_nothing(self.said)}"
+        fixed = self.overall(ServedArm.FIXED)
+        if fixed is Said.BETTER:
+            alone = _beside_nothing(self.overall(self.advised))
+            return f"{self.advised.words} is {alone}, and fixed K is better than both"
+        return f"fixed K is better than {self.advised.words}, and {_beside_nothing(fixed)}"
+
+
+def _beside_nothing(said: Said | None) -> str:
+    words: dict[Said | None, str] = {Said.SAME: "the same as", Said.UNCLEAR: "not told apart from"}
+    return f"{words.get(said, f'{said} than')} no speculation"

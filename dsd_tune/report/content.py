@@ -18,7 +18,7 @@ from dsd_tune.report.conditions import rows
 from dsd_tune.report.document import Code, Document, Grid, Pairs, Part, Points, Section
 from dsd_tune.report.grid import columns_of, findings, grounds, heading, headline
 from dsd_tune.report.pictures import pictures, undrawn
-from dsd_tune.report.validation import HEAD, comparison_rows
+from dsd_tune.report.validation import HEAD, compared_with, comparison_rows
 
 
 def document(profile: Profile, samples: Sequence[Block | Failure], said: Sequence[str]) -> Document:
@@ -89,7 +89,9 @@ def _to_paste(profile: Profile, said: Sequence[str]) -> Iterator[Part]:
 
 def _served(validation: Validation) -> Iterator[Part]:
     yield Points((f"{validation.outcome[:1].upper()}{validation.outcome[1:]}", *validation.remarks))
-    yield Grid(tuple(heading.replace("\n", " ") for heading in HEAD), tuple(comparison_rows(validation)))
+    for against in compared_with(validation):
+        head = (heading.replace("\n", " ").replace("arm", f"arm against {against.words}") for heading in HEAD)
+        yield Grid(tuple(head), tuple(comparison_rows(validation, against)))
 
 
 def _grid(profile: Profile) -> Grid:

@@ -7,6 +7,7 @@ from functools import partial
 
 from dsd_tune.records.measurement import Arm, Block, Failure
 from dsd_tune.records.profile import Profile
+from dsd_tune.records.validation import ServedArm
 from dsd_tune.report.document import Picture
 from dsd_tune.report.plots.acceptance import acceptance_plot
 from dsd_tune.report.plots.choices import choices_plot
@@ -30,7 +31,7 @@ def pictures(profile: Profile, samples: Sequence[Block | Failure]) -> Iterator[P
         )
     if any(length.k for length in profile.acceptance_lengths) or profile.acceptance:
         yield Picture("acceptance", _ACCEPTANCE, partial(acceptance_plot, profile))
-    if profile.validation and profile.validation.comparisons:
+    if profile.validation and profile.validation.against(ServedArm.NO_SPEC):
         yield Picture("validation", _VALIDATION, partial(validation_plot, profile.validation))
     if any(isinstance(sample, Block) for sample in samples):
         yield Picture("drift", _DRIFT, partial(drift_plot, samples))

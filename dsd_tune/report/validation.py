@@ -43,7 +43,8 @@ class Progress:
 
 def render(validation: Validation) -> RenderableType:
     """Predicted against measured, every comparison, and what follows."""
-    parts: list[RenderableType] = [_predictions(validation), Text(), _comparisons(validation), Text()]
+    grids = (_predictions(validation), *_comparisons(validation))
+    parts: list[RenderableType] = [part for grid in grids for part in (grid, Text())]
     return Group(*parts, Text(f"Validation: {validation.outcome}", style="bold"), facts(_notes(validation)))
 
 
@@ -74,17 +75,23 @@ def _off(row: Prediction) -> str:
 HEAD = ("at a\ntime", "arm", "TPOT\nsaved", "tokens/s\nwon", "seen\nfrom", "is")
 
 
-def comparison_rows(validation: Validation) -> Iterator[tuple[str, ...]]:
-    """What each arm is against no speculation, over all concurrencies first: an entry for each of `HEAD`."""
-    for row in validation.comparisons:
+def compared_with(validation: Validation) -> tuple[ServedArm, ...]:
+    """The arms that others were compared with: no speculation, then the fixed K."""
+    return tuple(dict.fromkeys(row.against for row in validation.comparisons))
+
+
+def comparison_rows(validation: Validation, against: ServedArm) -> Iterator[tuple[str, ...]]:
+    """What each arm is against one of them, over all concurrencies first: an entry for each of `HEAD`."""
+    for row in validation.against(against):
         yield _where(row), row.arm.words, _share(row.tpot), _share(row.throughput), _from(row), str(row.said)
 
 
-def _comparisons(validation: Validation) -> Grid:
-    grid = _grid("Against no speculation", *HEAD)
-    for row in comparison_rows(validation):
-        grid.add_row(*row)
-    return grid
+def _comparisons(validation: Validation) -> Iterator[Grid]:
+    for against in compared_with(validation):
+        grid = _grid(f"Against {against.words}", *HEAD)
+        for row in comparison_rows(validation, against):
+            grid.add_row(*row)
+        yield grid
 
 
 def _where(row: ArmComparison) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from itertools import chain, count
 from pathlib import Path
 
@@ -24,8 +24,10 @@ class ValidationDirectory:
     def create(cls, path: Path, request: ValidationRequest) -> ValidationDirectory:
         """Begin a validation, or go on with the one that is there if it asks the same.
 
+        It may ask for more starts or fewer: `request` is then that with as many as were taken, if those are more.
+
         Raises:
-            UsageError: the directory holds another validation.
+            UsageError: the directory holds another validation, or another process is at work in it.
             DsdTuneError: it cannot be made or written to.
         """
         try:
@@ -34,12 +36,21 @@ class ValidationDirectory:
             raise DsdTuneError(
                 f"{path} cannot be used: {error.strerror}.", "Name a directory you may write to."
             ) from error
-        head = path / "validation.json"
-        if head.exists():
-            _refuse_other(path, formats.read(formats.VALIDATION, head), request)
-        else:
-            formats.write(formats.VALIDATION, head, request)
+        with files.locked(path):
+            if _head(path).exists():
+                return cls._gone_on(path, request)
+            # The head comes last: where it is, the other file is.
             formats.write_lines(formats.LOADS, path / "loads.jsonl", [])
+            formats.write(formats.VALIDATION, _head(path), request)
+            return cls(path, request)
+
+    @classmethod
+    def _gone_on(cls, path: Path, request: ValidationRequest) -> ValidationDirectory:
+        there = formats.read(formats.VALIDATION, _head(path))
+        _refuse_other(path, there, request)
+        request = replace(request, starts=max(request.starts, _starts_taken(cls(path, there))))
+        if request != there:
+            formats.write(formats.VALIDATION, _head(path), request)
         return cls(path, request)
 
     @classmethod
@@ -67,12 +78,24 @@ class ValidationDirectory:
         formats.append_line(self.path / "loads.jsonl", load)
 
 
+def _head(path: Path) -> Path:
+    return path / "validation.json"
+
+
 def _may_hold(path: Path, request: ValidationRequest) -> bool:
-    head = path / "validation.json"
-    return not head.exists() or formats.read(formats.VALIDATION, head) == request
+    return not _head(path).exists() or request.goes_on(formats.read(formats.VALIDATION, _head(path)))
+
+
+def _starts_taken(there: ValidationDirectory) -> int:
+    """Up to the last that has all its loads."""
+    taken = {(load.arm, load.start, load.concurrency) for load in there.loads()}
+    needed = [(command.arm, c) for command in there.request.commands for c in there.request.concurrency]
+    whole = (start for _, start, _ in taken if all((arm, start, c) in taken for arm, c in needed))
+    return 1 + max(whole, default=-1)
 
 
 def _refuse_other(path: Path, there: ValidationRequest, asked: ValidationRequest) -> None:
+    asked = replace(asked, starts=there.starts)
     unlike = [f.name for f in fields(there) if getattr(there, f.name) != getattr(asked, f.name)]
     if unlike:
         raise UsageError(

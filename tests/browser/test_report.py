@@ -11,7 +11,6 @@ from builders import a_block, a_load, a_profile, a_validation_request
 from dsd_tune.emit.formats import Format, emit
 from dsd_tune.model.closed_loop import Outcome
 from dsd_tune.records.interval import Interval
-from dsd_tune.records.profile import Verdict
 from dsd_tune.records.validation import ServedArm
 from dsd_tune.report.content import document
 from dsd_tune.report.html_page import page
@@ -39,7 +38,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("report") / "report.html"
     loads = [a_load(arm=arm, start=n, concurrency=c) for arm in ServedArm for n in range(3) for c in (1, 4)]
     foretold = Outcome(Interval(0.04, 0.03, 0.05), 0, None)
-    servers = conclude(a_validation_request(), loads, Verdict.TABLE, lambda *_: foretold, 1.0)
+    servers = conclude(a_validation_request(), loads, ServedArm.TABLE, lambda *_: foretold, 1.0)
     blocks = [a_block(round=n, step_s=(0.02 + n / 1e3,)) for n in range(6)]
     path.write_text(page(document(a_profile(validation=servers), blocks, ("a remark",))))
     return path

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from simulated_host import lay
+from simulated_host import SimulatedClient, lay
 from sweeping import fitted, swept
 
 from dsd_tune.engines.cost_law import CostLaw
@@ -100,11 +100,59 @@ def test_a_good_table_is_proven(validate: Validate, folder: Path, served: list[A
 
 
 def test_a_table_that_was_swapped_for_a_bad_one_is_refuted(validate: Validate, cli: Any, folder: Path) -> None:
-    """Drafts where they cost most: exit code 4, and from then on `emit-config` leaves speculation out."""
+    """Drafts where they cost most: exit code 4, and from then on `emit-config` has the fixed K, which pays."""
     _write(folder, _read(folder), BAD)
     said = validate()
     assert said.code == 4
-    assert "table is worse than no speculation" in said.out
+    assert "table is worse than no speculation, and fixed K is better than both" in said.out
+    emitted = cli("emit-config", folder / "profile.json")
+    assert emitted.code == 0
+    assert '"num_speculative_tokens":1}' in emitted.out
+    assert "fixed K is better than both" in emitted.err
+
+
+@pytest.mark.parametrize(
+    "words", [("--starts", "1"), ("--url", "http://localhost:1", "--label", "fixed_k")], ids=["shorter", "first call"]
+)
+def test_a_run_that_cannot_tell_erases_no_refutation(
+    validate: Validate, cli: Any, folder: Path, words: tuple[str, ...]
+) -> None:
+    """It ends with 5 and says what the profile keeps; `emit-config` prints the same as before."""
+    profile = _read(folder)
+    decision = replace(profile.decision, table=BAD, fixed_k=2)
+    formats.write(formats.PROFILE, folder / "profile.json", replace(profile, decision=decision))
+    assert validate().code == 4
+    record, emitted = _read(folder).validation, cli("emit-config", folder / "profile.json")
+    said = validate(*words, "--concurrency", "4")
+    assert said.code == 5
+    assert "These loads cannot tell. The profile keeps the record it had: table is worse than" in said.err
+    assert _read(folder).validation == record
+    assert cli("emit-config", folder / "profile.json") == emitted
+
+
+def test_servers_tell_what_the_sweep_could_not(validate: Validate, cli: Any, folder: Path) -> None:
+    """Where the sweep was left in doubt and the table wins on servers, `emit-config` agrees with `validate`."""
+    profile = _read(folder)
+    decision = replace(profile.decision, verdict=Verdict.UNCLEAR)
+    formats.write(formats.PROFILE, folder / "profile.json", replace(profile, decision=decision))
+    assert validate().code == 0
+    emitted = cli("emit-config", folder / "profile.json")
+    assert emitted.code == 0
+    assert "num_speculative_tokens_per_batch_size" in emitted.out
+
+
+def test_where_nothing_pays_speculation_is_left_out(
+    validate: Validate, cli: Any, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Servers on which drafts cost more than in the sweep: exit code 4 from both commands, and no fixed K either."""
+    load = SimulatedClient.load
+
+    def slow(self: SimulatedClient, concurrency: int, start: int) -> Any:
+        found = load(self, concurrency, start)
+        return found if self.arm is ServedArm.NO_SPEC else replace(found, tpot_s=3 * found.tpot_s)
+
+    monkeypatch.setattr(SimulatedClient, "load", slow)
+    assert validate().code == 4
     emitted = cli("emit-config", folder / "profile.json")
     assert emitted.code == 4
     assert "--speculative-config" not in emitted.out
@@ -194,12 +242,6 @@ def test_loads_that_could_not_show_a_table_that_is_ignored_are_named(validate: V
     assert "as a server that ignores it would" not in " ".join(validate("--concurrency", "1,4").out.split())
 
 
-@pytest.mark.parametrize("words", [("--url", "http://localhost:1"), ("--label", "table")])
-def test_url_and_label_go_together(validate: Validate, words: tuple[str, ...]) -> None:
-    """A server without an arm, and an arm without a server, say nothing."""
-    assert "--url and --label go together" in validate(*words).refused(2)
-
-
 def test_texts_of_the_sweep_are_named(validate: Validate, folder: Path) -> None:
     """Prompts that the sweep saw are no proof for others; held-out ones need no word."""
     from dsd_tune.storage.fingerprint import prompts_digest
@@ -212,11 +254,65 @@ def test_texts_of_the_sweep_are_named(validate: Validate, folder: Path) -> None:
     assert "the texts are those of the sweep" in " ".join(validate().out.split())
 
 
+def test_the_condition_that_was_tried_is_named(validate: Validate, folder: Path) -> None:
+    """A sweep under several is advised by their mean, and servers run the first; of a single one there is no word."""
+    words = ("--concurrency", "4", "--starts", "1")
+    assert "under one condition" not in " ".join(validate(*words).out.split())
+    profile = _read(folder)
+    assert profile.request
+    several = replace(profile.request, contexts=(512, 4096), temperatures=(0.0, 0.7))
+    formats.write(formats.PROFILE, folder / "profile.json", replace(profile, request=several))
+    said = " ".join(validate(*words).out.split())
+    assert "under one condition, temperature 0 and texts of up to 256 output tokens" in said
+    assert "the sweep had several (contexts 512, 4096; temperatures 0, 0.7)" in said
+
+
 def test_another_load_does_not_overwrite_the_first(validate: Validate, folder: Path) -> None:
     """Without -o each request has a directory; the same one goes on in its own."""
     for words in (("--concurrency", "1"), ("--concurrency", "4"), ("--concurrency", "1")):
         assert validate(*words).code == 0
     assert sorted(p.parent.name for p in folder.glob("*/validation.json")) == ["validation", "validation-2"]
+
+
+@pytest.mark.parametrize("named", [False, True], ids=["beside the profile", "with -o"])
+def test_more_starts_go_on_where_fewer_ended(
+    validate: Validate, folder: Path, served: list[ArmCommand], *, named: bool
+) -> None:
+    """Only what is missing is served, in the same directory; fewer starts than were taken use them all."""
+    out = folder / ("elsewhere" if named else "validation")
+    where = ("-o", out) if named else ()
+    for starts, servers in ((1, 3), (3, 9), (2, 9)):
+        assert validate(*where, "--concurrency", "4", "--starts", starts).code == (5 if starts == 1 else 0)
+        assert len(served) == servers
+    record = _read(folder).validation
+    assert record is not None
+    assert (record.request.starts, record.loads) == (3, 9)
+    assert formats.read(formats.VALIDATION, out / "validation.json") == record.request
+    assert [p.parent.name for p in folder.glob("*/validation.json")] == [out.name]
+
+
+def test_an_interrupted_call_to_a_running_server_goes_on(
+    validate: Validate, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same command takes the loads that its start lacks; the next one is another start."""
+    _write(folder, replace(_read(folder), validation=None), GOOD)
+    decision = replace(_read(folder).decision, fixed_k=2)
+    formats.write(formats.PROFILE, folder / "profile.json", replace(_read(folder), decision=decision))
+    words = ("--url", "http://localhost:1", "--label", "fixed_k", "--concurrency", "1,4")
+    with monkeypatch.context() as patch:
+        load = SimulatedClient.load
+
+        def impatient(self: SimulatedClient, concurrency: int, start: int) -> Any:
+            if concurrency == 4:
+                raise KeyboardInterrupt
+            return load(self, concurrency, start)
+
+        patch.setattr(SimulatedClient, "load", impatient)
+        assert "the same command goes on from there" in " ".join(validate(*words).err.split())
+    for _ in range(2):
+        assert validate(*words).code == 5
+    loads = formats.read_lines(formats.LOADS, folder / "validation" / "loads.jsonl")
+    assert [(load.start, load.concurrency) for load in loads] == [(0, 1), (0, 4), (1, 1), (1, 4)]
 
 
 def _able(**changed: Any) -> Configured:

@@ -124,7 +124,7 @@ def _run(*words: object) -> subprocess.CompletedProcess[str]:
 
 
 def _validate(profile: Path, server: VllmServer, label: str, out: Path) -> subprocess.CompletedProcess[str]:
-    load = ("--concurrency", "4", "--duration", "1", "--output-len", "32", "--starts", "1")
+    load = ("--concurrency", "4", "--duration", "1", "--output-len", "32")
     prompts = profile.with_name("prompts.jsonl")
     return _run("validate", profile, "--url", server.url, "--label", label, "--prompts", prompts, "-o", out, *load)
 

@@ -1,5 +1,7 @@
 """Pictures of a replay and of a validation, asked for what they show."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from builders import a_load, a_profile, a_surface, a_validation_request
@@ -13,7 +15,6 @@ from dsd_tune.model.choices import choices
 from dsd_tune.model.closed_loop import Outcome
 from dsd_tune.records.forecast import Forecast
 from dsd_tune.records.interval import Interval
-from dsd_tune.records.profile import Verdict
 from dsd_tune.records.table import Table
 from dsd_tune.records.trace import Request
 from dsd_tune.records.validation import ServedArm, Validation
@@ -47,7 +48,7 @@ def _validated(starts: int, concurrency: tuple[int, ...] = (1, 4), *, predicted:
     request = a_validation_request(concurrency=concurrency, requests=(8,) * len(concurrency))
     times = {arm: Interval(time, 0.9 * time, 1.1 * time) for arm, time in TIMES.items()} if predicted else {}
     foretold = {arm: Outcome(time, 0, None) for arm, time in times.items()}
-    return conclude(request, loads, Verdict.TABLE, lambda arm, _: foretold.get(arm), 1.0)
+    return conclude(request, loads, ServedArm.TABLE, lambda arm, _: foretold.get(arm), 1.0)
 
 
 def _labels(figure: Figure) -> list[str]:
@@ -129,6 +130,14 @@ def test_what_is_saved_is_drawn_at_each_concurrency(concurrency: tuple[int, ...]
     assert [len(line.get_xdata()) for line in dots] == [len(concurrency)] * 2
 
 
+def test_arms_that_never_met_no_speculation_are_not_drawn() -> None:
+    """The picture is of what they save against it; a table shows them against the fixed K."""
+    met = _validated(3)
+    apart = a_profile(validation=replace(met, comparisons=met.against(ServedArm.FIXED)))
+    assert "validation" not in [picture.name for picture in pictures(apart, [])]
+    assert "arm against fixed K" in markdown(document(apart, [], ()), None)
+
+
 def test_a_report_tells_what_servers_showed() -> None:
     """A profile that was validated has a picture of it and a table, and another has neither."""
     validated = a_profile(validation=_validated(3))
@@ -137,4 +146,6 @@ def test_a_report_tells_what_servers_showed() -> None:
     text = markdown(document(validated, [], ()), None)
     assert "What servers showed" in text
     assert "Table is better than no speculation" in text
+    assert "arm against no speculation" in text
+    assert "arm against fixed K" in text
     assert "What servers showed" not in markdown(document(a_profile(), [], ()), None)

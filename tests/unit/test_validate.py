@@ -4,16 +4,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
+import numpy as np
 import pytest
-from builders import a_load, a_validation_request
+from builders import a_load, a_profile, a_validation_request
 
 from dsd_tune.errors import EngineFailed, ProfileMismatch
 from dsd_tune.model.closed_loop import Outcome
 from dsd_tune.records.comparison import Said
 from dsd_tune.records.interval import Interval
 from dsd_tune.records.profile import Verdict
+from dsd_tune.records.table import Table
 from dsd_tune.records.validation import ArmCommand, Load, ServedArm, Validation
-from dsd_tune.validate import conclude, exit_code, order, require_obedient, run
+from dsd_tune.validate import advised_arm, conclude, exit_code, next_start, order, require_obedient, run
 
 OFF, FIXED, TABLE, TWIN = ServedArm.NO_SPEC, ServedArm.FIXED, ServedArm.TABLE, ServedArm.NO_SPEC_TWIN
 
@@ -65,20 +67,24 @@ def _outcome(tpot_s: float, mean_k: float = 0.0, length: float | None = None) ->
     return Outcome(Interval(tpot_s, tpot_s, tpot_s), mean_k, length)
 
 
-def _validated(times: dict[ServedArm, float], verdict: Verdict = Verdict.TABLE) -> Validation:
+def _validated(times: dict[ServedArm, float], advised: ServedArm = TABLE) -> Validation:
     request = a_validation_request(commands=tuple(ArmCommand(arm, ("model",)) for arm in times))
     loads: list[Load] = []
     run(request, [], LawfulHost(times), loads.append, Unseen())
-    return conclude(request, loads, verdict, lambda arm, c: _outcome(times[arm]), 1.0)
+    return conclude(request, loads, advised, lambda arm, c: _outcome(times[arm]), 1.0)
 
 
-def test_arms_alternate_in_balanced_order() -> None:
-    """Every second pass goes through the arms backwards, so a steady drift falls on all alike."""
+def test_every_second_pass_goes_backwards() -> None:
+    """A steady drift falls on all arms alike after an even number of passes; after three, one has no counterpart."""
     assert order((OFF, TABLE), 2) == [(OFF, 0), (TABLE, 0), (TABLE, 1), (OFF, 1)]
-    places = {arm: [] for arm in (OFF, FIXED, TABLE)}
-    for place, (arm, _) in enumerate(order(tuple(places), 4)):
-        places[arm].append(place)
-    assert len({sum(where) for where in places.values()}) == 1
+    arms = (OFF, FIXED, TABLE)
+
+    def places(starts: int) -> list[int]:
+        taken = [arm for arm, _ in order(arms, starts)]
+        return [sum(place for place, arm in enumerate(taken) if arm is one) for one in arms]
+
+    assert len(set(places(4))) == 1
+    assert np.ptp(places(3)) == np.ptp(places(1)) == 2
 
 
 def test_what_was_measured_is_not_measured_again() -> None:
@@ -100,6 +106,25 @@ def test_what_was_measured_is_not_measured_again() -> None:
 
 
 @pytest.mark.parametrize(
+    ("done", "start", "left"),
+    [
+        ([], 0, [1, 4]),
+        ([(0, 1), (0, 4)], 1, [1, 4]),
+        ([(0, 1)], 0, [4]),
+        ([(0, 1), (0, 4), (1, 1)], 1, [4]),
+        ([(0, 1), (1, 1), (1, 4)], 0, [4]),
+        ([(0, 1), (1, 4)], 1, [1]),
+    ],
+)
+def test_an_interrupted_start_of_a_running_server_goes_on(
+    done: list[tuple[int, int]], start: int, left: list[int]
+) -> None:
+    """The newest half start is made whole before another begins; those of other arms do not count."""
+    loads = [a_load(arm=TABLE, start=s, concurrency=c) for s, c in done] + [a_load(arm=OFF, start=7)]
+    assert next_start(TABLE, (1, 4), loads) == (start, left)
+
+
+@pytest.mark.parametrize(
     ("times", "said", "code"),
     [
         ({OFF: 0.04, FIXED: 0.035, TABLE: 0.03}, Said.BETTER, 0),
@@ -117,11 +142,67 @@ def test_a_table_is_called_good_only_if_nothing_simpler_beats_it(
     assert (found.said, exit_code(found)) == (said, code)
 
 
+@pytest.mark.parametrize(
+    ("times", "outcome"),
+    [
+        ({OFF: 0.04, FIXED: 0.02, TABLE: 0.03}, "table is better than no speculation, and fixed K is better than both"),
+        ({OFF: 0.04, FIXED: 0.03, TABLE: 0.05}, "table is worse than no speculation, and fixed K is better than both"),
+        ({OFF: 0.04, FIXED: 0.04, TABLE: 0.05}, "table is worse than no speculation"),
+        ({OFF: 0.04, FIXED: 0.041, TABLE: 0.05}, "table is worse than no speculation"),
+        ({OFF: 0.04, FIXED: 0.035, TABLE: 0.03}, "table is better than no speculation"),
+    ],
+)
+def test_what_refutes_a_table_is_named(times: dict[ServedArm, float], outcome: str) -> None:
+    """A table that saves something is not called worse than nothing because a fixed K saves more."""
+    assert _validated(times).outcome == outcome
+
+
+def test_the_table_is_compared_with_the_fixed_k_too() -> None:
+    """Over all concurrencies and at each; no speculation itself is not listed against it once more."""
+    found = _validated({OFF: 0.04, FIXED: 0.02, TABLE: 0.03})
+    rows = [(row.arm, row.concurrency, row.said) for row in found.against(FIXED)]
+    assert rows == [(TABLE, None, Said.WORSE), (TABLE, 1, Said.WORSE), (TABLE, 4, Said.WORSE)]
+    assert {row.arm for row in found.against(OFF)} == {FIXED, TABLE}
+
+
+def test_a_record_without_that_comparison_names_the_fixed_k_all_the_same() -> None:
+    """Older records hold what was said of the table, and how both stood to no speculation."""
+    found = _validated({OFF: 0.04, FIXED: 0.02, TABLE: 0.03})
+    old = replace(found, comparisons=found.against(OFF))
+    assert old.outcome == found.outcome
+
+
+def test_without_a_load_of_no_speculation_nothing_is_said() -> None:
+    """Of running servers the fixed K and the table may be loaded first, and `said` is against no speculation."""
+    loads = [a_load(arm=arm, start=s, tpot_s=t) for s in range(3) for arm, t in ((FIXED, 0.02), (TABLE, 0.03))]
+    found = conclude(a_validation_request(), loads, TABLE, lambda *_: None, 1.0)
+    assert (found.said, exit_code(found)) == (Said.UNCLEAR, 5)
+    assert [row.said for row in found.against(FIXED) if row.overall] == [Said.WORSE]
+
+
+@pytest.mark.parametrize(
+    ("verdict", "table", "advised"),
+    [
+        (Verdict.TABLE, [2, 0], TABLE),
+        (Verdict.FIXED, [2, 0], FIXED),
+        (Verdict.OFF, [2, 0], OFF),
+        (Verdict.UNCLEAR, [2, 0], TABLE),
+        (Verdict.UNCLEAR, [2, 2], FIXED),
+        (Verdict.UNCLEAR, None, FIXED),
+    ],
+)
+def test_what_is_on_trial_has_a_server(verdict: Verdict, table: list[int] | None, advised: ServedArm) -> None:
+    """Where the sweep cannot tell that is the table; one K throughout, or none, is no arm of its own."""
+    decision = a_profile().decision
+    found = Table.from_dense(table) if table else None
+    assert advised_arm(replace(decision, verdict=verdict, table=found, max_num_seqs=2)) is advised
+
+
 def test_speculation_advised_off_is_refuted_by_an_arm_that_wins() -> None:
     """A server that is faster with a fixed K contradicts the advice; a slower one confirms that there is no gain."""
     refuted, confirmed = (
-        _validated({OFF: 0.04, FIXED: 0.03}, Verdict.OFF),
-        _validated({OFF: 0.04, FIXED: 0.05}, Verdict.OFF),
+        _validated({OFF: 0.04, FIXED: 0.03}, OFF),
+        _validated({OFF: 0.04, FIXED: 0.05}, OFF),
     )
     assert (refuted.said, exit_code(refuted)) == (Said.WORSE, 5)
     assert (confirmed.said, exit_code(confirmed)) == (Said.SAME, 4)
@@ -130,7 +211,7 @@ def test_speculation_advised_off_is_refuted_by_an_arm_that_wins() -> None:
 def test_speculation_advised_off_is_not_confirmed_by_loads_that_cannot_tell() -> None:
     """After a single start nothing is known, and nothing is claimed."""
     loads = [a_load(arm=arm, tpot_s=tpot_s) for arm, tpot_s in ((OFF, 0.04), (FIXED, 0.05))]
-    found = conclude(a_validation_request(), loads, Verdict.OFF, lambda *_: None, 1.0)
+    found = conclude(a_validation_request(), loads, OFF, lambda *_: None, 1.0)
     assert (found.said, exit_code(found)) == (Said.UNCLEAR, 5)
     assert found.outcome == "no speculation is not known to be beaten"
 
@@ -145,9 +226,9 @@ def test_a_prediction_that_is_off_is_said() -> None:
     """A server half as fast as the profile says is another machine, traffic or drafter."""
     request = a_validation_request()
     loads = [a_load(arm=OFF, start=s, concurrency=c, tpot_s=0.04) for s in range(3) for c in request.concurrency]
-    off = conclude(request, loads, Verdict.OFF, lambda *_: _outcome(0.02), 1.0)
+    off = conclude(request, loads, OFF, lambda *_: _outcome(0.02), 1.0)
     assert any("2 of 2 predictions are more than 10% off (-50%)" in r for r in off.remarks)
-    near = conclude(request, loads, Verdict.OFF, lambda *_: _outcome(0.041), 1.0)
+    near = conclude(request, loads, OFF, lambda *_: _outcome(0.041), 1.0)
     assert not any("predictions" in remark for remark in near.remarks)
 
 
@@ -155,7 +236,7 @@ def test_what_a_slower_machine_leaves_of_an_error_is_said() -> None:
     """All arms half as fast as foretold, and one a further 5 %: that is what the advice has to answer for."""
     loads = [a_load(arm=arm, start=s, tpot_s=t) for s in range(3) for arm, t in ((OFF, 0.08), (TABLE, 0.063))]
     expected = {OFF: _outcome(0.04), TABLE: _outcome(0.03)}
-    found = conclude(a_validation_request(), loads, Verdict.TABLE, lambda arm, _: expected[arm], 1.0)
+    found = conclude(a_validation_request(), loads, TABLE, lambda arm, _: expected[arm], 1.0)
     assert any("against no speculation they are off by -5% to -5%" in remark for remark in found.remarks)
 
 
@@ -163,7 +244,7 @@ def test_failed_requests_and_few_starts_are_said() -> None:
     """What makes a comparison weak stands beside it."""
     request = a_validation_request()
     loads = [a_load(arm=OFF, start=0, concurrency=c, failed=1, output_lens=(128,) * 7) for c in request.concurrency]
-    remarks = conclude(request, loads, Verdict.OFF, lambda *_: None, 1.0).remarks
+    remarks = conclude(request, loads, OFF, lambda *_: None, 1.0).remarks
     assert any("failed" in r for r in remarks)
     assert any("fewer than 3" in r for r in remarks)
 
@@ -224,7 +305,7 @@ def test_a_drafter_that_is_accepted_unlike_in_the_sweep_is_named() -> None:
 
     def remarks(length: float) -> str:
         loads = [a_load(arm=FIXED, start=s, acceptance_length=length) for s in range(3)]
-        return " ".join(conclude(request, loads, Verdict.FIXED, lambda *_: _outcome(0.04, 2, 1.9), 1.0).remarks)
+        return " ".join(conclude(request, loads, FIXED, lambda *_: _outcome(0.04, 2, 1.9), 1.0).remarks)
 
     assert "yields 1.02 tokens on servers and 1.90 in the sweep (fixed K, 1 at a time)" in remarks(1.02)
     assert "another drafter, or one whose weights were not loaded" in remarks(1.02)
@@ -234,5 +315,5 @@ def test_a_drafter_that_is_accepted_unlike_in_the_sweep_is_named() -> None:
 def test_what_else_is_to_be_said_comes_along() -> None:
     """Remarks of whoever asks stand first."""
     loads = [a_load(arm=OFF, start=s) for s in range(3)]
-    found = conclude(a_validation_request(), loads, Verdict.OFF, lambda *_: None, 1.0, ["a word"])
+    found = conclude(a_validation_request(), loads, OFF, lambda *_: None, 1.0, ["a word"])
     assert found.remarks[0] == "a word"

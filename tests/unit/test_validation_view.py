@@ -8,7 +8,6 @@ from rich.console import Console
 
 from dsd_tune.model.closed_loop import Outcome
 from dsd_tune.records.interval import Interval
-from dsd_tune.records.profile import Verdict
 from dsd_tune.records.validation import ServedArm
 from dsd_tune.report.validation import Progress, render
 from dsd_tune.validate import conclude
@@ -25,7 +24,7 @@ def _printed(starts: int) -> str:
     ]
     request = a_validation_request(concurrency=(1, 128), requests=(8, 256))
     found = conclude(
-        request, loads, Verdict.TABLE, lambda arm, _: Outcome(Interval(times[arm], times[arm], 0.3), 0, None), 1.0
+        request, loads, ServedArm.TABLE, lambda arm, _: Outcome(Interval(times[arm], times[arm], 0.3), 0, None), 1.0
     )
     text = StringIO()
     Console(file=text, width=80).print(render(found))
@@ -37,8 +36,9 @@ def test_everything_fits_80_columns_on_one_line_each() -> None:
     lines = _printed(3).splitlines()
     assert all(len(line) <= 80 for line in lines)
     tables = [list(takewhile(str.strip, lines[place + 1 :])) for place, line in enumerate(lines) if "───" in line]
-    assert [len(rows) for rows in tables] == [8, 9]
+    assert [len(rows) for rows in tables] == [8, 9, 6]
     assert all(row.strip().startswith(("all ", "1 ", "128 ")) for rows in tables for row in rows)
+    assert [line.strip() for line in lines if "Against" in line] == ["Against no speculation", "Against fixed K"]
     assert "Validation: table is better than no speculation" in "\n".join(lines)
 
 

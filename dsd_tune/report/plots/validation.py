@@ -87,10 +87,10 @@ def _draw_saved(axes: Axes, validation: Validation) -> None:
 
 
 def _by_level(validation: Validation) -> list[tuple[int, ArmComparison]]:
-    """Every comparison with its concurrency; where there was only one, the comparison over all is of that."""
+    """What no speculation is compared with, by concurrency; where there was only one, the row over all is of that."""
     levels = validation.request.concurrency
     at = levels[0] if len(levels) == 1 else None
-    return [(size, row) for row in validation.comparisons if (size := row.concurrency or at)]
+    return [(size, row) for row in validation.against(ServedArm.NO_SPEC) if (size := row.concurrency or at)]
 
 
 def _drawn(row: ArmComparison) -> Interval:
