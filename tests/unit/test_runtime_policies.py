@@ -192,7 +192,7 @@ def test_goodput_needs_acceptance_by_position() -> None:
         PolicyName.GOODPUT.make(a_profile(acceptance=()), TABLE, TABLE.ks)
 
 
-@pytest.mark.parametrize("method", ["ngram", "suffix", "dflash"])
+@pytest.mark.parametrize("method", ["ngram", "suffix"])
 def test_goodput_is_refused_where_positions_do_not_add_up(method: str) -> None:
     """Steps without a draft are not seen, and a block's first tokens may depend on K: other policies do not mind."""
     profile = a_profile(environment=an_environment(method=method))
