@@ -43,8 +43,9 @@ def test_a_hundred_reloads_change_k_and_nothing_else(tmp_path: Path) -> None:
             assert seen.draft_tokens == k * seen.drafts, f"reload {number}"
             resident.append(resident_kib(server.process.pid))
     assert all(client.result() > 0 for client in clients)
-    quarter = RELOADS // 4
-    assert median(resident[-quarter:]) < 1.01 * median(resident[:quarter])
+    # Until then the allocator takes room for the threads that read profiles, once and for all.
+    half, quarter = RELOADS // 2, RELOADS // 4
+    assert median(resident[-quarter:]) < 1.003 * median(resident[half:-quarter]), resident
 
 
 @contextmanager
