@@ -83,6 +83,7 @@ def vllm_server(
     """Run `vllm serve model --port port arguments...` on the loopback until the block ends, however it ends.
 
     `runtime` are variables of our plugin. The caller's own never reach the server: it would not be what was asked for.
+    Nor does a key for its users.
     If this process is killed, the server ends with it.
 
     Raises:
@@ -111,7 +112,9 @@ def vllm_server(
 
 
 def _environment(runtime: Mapping[str, str]) -> dict[str, str]:
-    return {key: value for key, value in os.environ.items() if key != "DSD_TUNE_PROFILE"} | dict(runtime)
+    # Our own clients, on the loopback, bring no key.
+    others = {"DSD_TUNE_PROFILE", "VLLM_API_KEY"}
+    return {key: value for key, value in os.environ.items() if key not in others} | dict(runtime)
 
 
 def require_free_port(port: int) -> None:
