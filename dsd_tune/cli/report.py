@@ -32,12 +32,13 @@ def report(
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite what is there.")] = False,
 ) -> None:
-    """Write a report: verdict, what to paste, pictures, tables.
+    """Write a report: verdict, what to paste, pictures, tables. Verdict and line are what servers left of the advice.
 
     A page is one file and loads nothing from anywhere. A run directory shows more than its profile: how the machine
     drifted from block to block.
     """
     from dsd_tune.cli.fitted import fitted
+    from dsd_tune.cli.proven import proven
     from dsd_tune.cli.said import said_of
     from dsd_tune.report.content import document
     from dsd_tune.report.html_page import page
@@ -45,7 +46,7 @@ def report(
     from dsd_tune.report.plots import saved
     from dsd_tune.storage import files
 
-    found = fitted(profile)
+    found = proven(fitted(profile))
     content = document(found, _samples(profile), said_of(found))
     pictures = {png / f"{picture.name}.png": picture for picture in content.pictures()} if png else {}
     _refuse_overwriting([out, *pictures], force=force)

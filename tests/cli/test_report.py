@@ -4,9 +4,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import a_block, a_decided_profile, a_manifest, a_profile
+from builders import a_block, a_decided_profile, a_manifest, a_profile, a_validation_request
 
+from dsd_tune.records.comparison import Said
 from dsd_tune.records.profile import Profile, Verdict
+from dsd_tune.records.validation import ServedArm, Validation
 from dsd_tune.report.html_page import page
 from dsd_tune.storage import formats
 from dsd_tune.storage.run_directory import RunDirectory
@@ -174,3 +176,14 @@ def test_reports_do_not_depend_on_the_hour(saved: Path) -> None:
 
     profile = formats.read(formats.PROFILE, saved)
     assert page(document(profile, [], ())) == page(document(replace(profile), [], ()))
+
+
+def test_a_report_says_what_servers_left_of_the_advice(cli: Any, tmp_path: Path) -> None:
+    """A table that servers refuted is neither the headline nor pasted; the page says who says so."""
+    refuted = Validation(a_validation_request(), ServedArm.TABLE, (), (), Said.WORSE, (), loads=12, created_at_s=1.5)
+    profile = replace(a_decided_profile(Verdict.TABLE), validation=refuted)
+    formats.write(formats.PROFILE, tmp_path / "profile.json", profile)
+    assert cli("report", tmp_path / "profile.json", "-o", tmp_path / "r.md", "--format", "md").code == 0
+    text = (tmp_path / "r.md").read_text()
+    assert "on servers, table is worse than no speculation" in text
+    assert "num_speculative_tokens_per_batch_size" not in text
