@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
-SEEN_WITHIN = 4
-"""Of so many steps in a row an observer is told of one at least: a K tried for so long is seen."""
-
 
 class StepView(Protocol):
     """What a policy may know of the step that was just scheduled. K applies to the drafts made at its end."""
@@ -48,6 +45,7 @@ class Observer(Protocol):
     def observe(self, drafted: Sequence[int], accepted: Sequence[int], steps: int) -> None:
         """Requests with a draft at each position (from 1), and with that draft accepted.
 
-        They are those of one step, the last of `steps`: where a step holds many requests, not every one is counted.
+        They are those of one step, the last of `steps`: where a step holds many requests, not every one is counted,
+        but always the first in which another K shows.
         """
         ...

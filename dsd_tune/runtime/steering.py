@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from dsd_tune.runtime.guard import Guard
-from dsd_tune.runtime.policy import SEEN_WITHIN, Policy
+from dsd_tune.runtime.policy import Policy
 
 COUNTED_A_STEP = 32
-"""Requests whose drafts are counted in a step, on average: of a batch of 64, those of every third step."""
+"""Requests whose drafts are counted in a step, on average: of a batch of 256, those of every ninth step."""
 
 
 class SchedulerView:
@@ -68,6 +68,7 @@ class Steering:
         self._renew = renew
         self._view = SchedulerView(scheduler)
         self._uncounted = 0
+        self._counted_k = 0
         self._advance = scheduler._update_after_schedule
         self._digest = scheduler.update_from_output
 
@@ -92,11 +93,12 @@ class Steering:
 
     def _count(self, scheduler_output: Any, model_runner_output: Any, guard: Guard) -> None:
         self._uncounted += 1
-        sampled = model_runner_output.sampled_token_ids
-        if self._uncounted > min(len(sampled) // COUNTED_A_STEP, SEEN_WITHIN - 1):
-            drafted, accepted = by_position(scheduler_output.scheduled_spec_decode_tokens, sampled)
-            guard.observe(drafted, accepted, self._uncounted)
-            self._uncounted = 0
+        drafts, sampled = scheduler_output.scheduled_spec_decode_tokens, model_runner_output.sampled_token_ids
+        # A K that is only tried may be gone before it would be its step's turn.
+        k = len(next(iter(drafts.values()), ()))
+        if k != self._counted_k or self._uncounted > len(sampled) // COUNTED_A_STEP:
+            guard.observe(*by_position(drafts, sampled), self._uncounted)
+            self._uncounted, self._counted_k = 0, k
 
     def _set_k(self, output: Any, guard: Guard) -> None:
         if not output.num_scheduled_tokens:

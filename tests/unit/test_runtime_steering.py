@@ -157,9 +157,21 @@ def test_large_batches_are_counted_now_and_then() -> None:
     """Counting every request of every step would cost more than it tells."""
     scheduler, policy = FakeScheduler(LOOKUP), Noting()
     install(scheduler, policy, pytest.fail)
-    for _ in range(9):
+    for _ in range(10):
         outcome(scheduler, {str(i): 1 for i in range(64)}, [2] * 64)
-    assert policy.outcomes == [([64], [64], 3)] * 3
+    assert policy.outcomes == [([64], [64], 1), *[([64], [64], 3)] * 3]
+
+
+@pytest.mark.parametrize("size", [32, 240, 256, 1000])
+def test_a_k_that_is_only_tried_is_counted(size: int) -> None:
+    """However seldom steps of a batch are counted, one with drafts among many without is seen each time."""
+    scheduler, policy = FakeScheduler(LOOKUP), Noting()
+    install(scheduler, policy, pytest.fail)
+    for step in range(10 * 128):
+        tried = step % 128 == 100
+        outcome(scheduler, {str(i): 1 for i in range(size)} if tried else {}, [1 + tried] * size)
+    assert sum(drafted == [size] for drafted, _, _ in policy.outcomes) == 10
+    assert sum(steps for _, _, steps in policy.outcomes) <= 10 * 128
 
 
 def test_no_drafts_are_no_positions() -> None:

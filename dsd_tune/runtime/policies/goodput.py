@@ -8,10 +8,10 @@ from dsd_tune.records.table import Table
 from dsd_tune.runtime.acceptance import Acceptance
 from dsd_tune.runtime.costs import StepTimes
 from dsd_tune.runtime.policies.table import TablePolicy
-from dsd_tune.runtime.policy import SEEN_WITHIN, StepView
+from dsd_tune.runtime.policy import StepView
 
-PROBE_EVERY = 32 * SEEN_WITHIN
-PROBE_STEPS = SEEN_WITHIN
+PROBE_EVERY = 128
+PROBE_STEPS = 4
 """A K that promises nothing is tried for 3 % of the steps, since acceptance is only seen where something is drafted."""
 MARGIN = 0.02
 """A K must promise this much more than the one in force: estimates waver by as much."""
