@@ -11,8 +11,8 @@ from dsd_tune.check.on_graphs import graph_settings, on_graphs
 from dsd_tune.check.on_release import drops_table, on_release
 from dsd_tune.check.on_table import on_lookup, on_rejection
 from dsd_tune.check.reading import Lookup, Origin, Rejected, Span, lax_int, read
-from dsd_tune.engines.vllm_facts import PARALLEL_NATIVE
 from dsd_tune.model.cudagraph import Dispatcher
+from dsd_tune.records.drafter import PARALLEL_NATIVE
 from dsd_tune.records.finding import Finding, Severity
 
 _ORDER = list(Severity)

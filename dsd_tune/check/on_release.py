@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from dsd_tune.check import rules
 from dsd_tune.check.deployment import Deployment
 from dsd_tune.check.reading import Rejected, read
-from dsd_tune.engines.vllm_facts import METHODS_WITHOUT_TABLE, PARALLEL_DRAFTING, PARALLEL_NATIVE
+from dsd_tune.engines.vllm_facts import METHODS_WITHOUT_TABLE, PARALLEL_DRAFTING
 from dsd_tune.model.cudagraph import Runner
+from dsd_tune.records.drafter import DRAFTER_FREE_METHODS, PARALLEL_NATIVE
 from dsd_tune.records.finding import Finding
 from dsd_tune.records.release import Release
 from dsd_tune.records.trait import Trait, Traits
@@ -19,8 +20,6 @@ _HYBRID = re.compile(r"qwen3[-_]?next|qwen3[._]5|nemotron[-_]?h\b|nemotron[-_]?3
 
 _AUTOREGRESSIVE = frozenset({"eagle", "eagle3", "mtp", "draft_model"})
 """Drafters that run once for each draft token."""
-
-_CAPS = frozenset({"ngram", "ngram_gpu", "suffix"})
 
 _FIXED_LENGTH_V2 = {
     "draft_model": "runs its draft model",
@@ -135,7 +134,7 @@ def _on_method(deployment: Deployment, ks: frozenset[int]) -> Iterator[Finding]:
         yield Finding(rules.METHOD_IGNORES, f"A custom proposer {METHODS_WITHOUT_TABLE[method]}.", fixed)
     if deployment.parallel_drafting and method not in PARALLEL_NATIVE and _below_max(deployment, ks):
         yield Finding(rules.PARALLEL_DRAFTING, f"Parallel drafting {PARALLEL_DRAFTING}.", fixed)
-    if method in _CAPS:
+    if method in DRAFTER_FREE_METHODS:
         yield Finding(
             rules.K_IS_A_CAP,
             f"The method {method} proposes what it finds in the text, K tokens at most.",

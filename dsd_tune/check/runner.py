@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dsd_tune.engines.vllm_facts import PARALLEL_NATIVE
 from dsd_tune.model.cudagraph import Runner
+from dsd_tune.records.drafter import PARALLEL_NATIVE
 from dsd_tune.records.release import Release
 
 _FIRST_V2 = frozenset({"eagle", "eagle3", "mtp", "dflash", "dspark"})

@@ -11,11 +11,11 @@ from pathlib import Path
 
 from rich.console import Console
 
-from dsd_tune.engines.vllm_facts import DRAFTER_FREE_METHODS
 from dsd_tune.engines.vllm_host import VllmHost
 from dsd_tune.errors import ProfileMismatch
 from dsd_tune.model.closed_loop import ClosedLoop, Expectations, Outcome
 from dsd_tune.model.served import prefill_s
+from dsd_tune.records.drafter import DRAFTER_FREE_METHODS
 from dsd_tune.records.profile import Profile
 from dsd_tune.records.prompt import Prompt
 from dsd_tune.records.validation import Load, ServedArm, Validation, ValidationRequest

@@ -11,8 +11,8 @@ from itertools import accumulate, pairwise
 
 from dsd_tune.emit.decision import method
 from dsd_tune.emit.emission import Emission
-from dsd_tune.engines.vllm_facts import DRAFTER_FREE_METHODS
 from dsd_tune.errors import UsageError
+from dsd_tune.records.drafter import DRAFTER_FREE_METHODS
 from dsd_tune.records.environment import Environment
 from dsd_tune.records.profile import Profile
 from dsd_tune.records.run import SweepRequest

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Any
 
-from dsd_tune.engines.vllm_facts import DRAFTER_FREE_METHODS
 from dsd_tune.errors import EnvironmentUnfit
+from dsd_tune.records.drafter import DRAFTER_FREE_METHODS
 
 RATES_FIELD = "synthetic_acceptance_rates"
 """The field of vLLM's speculative config that states the share of steps that accept each position."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dsd_tune.records.drafter import PARALLEL_NATIVE
 from dsd_tune.records.release import Release
 
 FIRST_WITH_TABLES = Release(0, 24)
@@ -12,9 +13,6 @@ NEWEST_READ = Release(0, 33)
 
 TABLE_FIELD = "num_speculative_tokens_per_batch_size"
 """The field of vLLM's speculative config that holds a table; a vLLM without it (before 0.24) has no tables."""
-
-DRAFTER_FREE_METHODS = frozenset({"ngram", "ngram_gpu", "suffix"})
-"""Methods that propose from the text itself, and may propose fewer tokens than K."""
 
 _STOPS_AT_SMALLER_K = "asserts that every step drafts num_speculative_tokens, and stops the engine at a smaller K"
 
@@ -29,9 +27,6 @@ METHODS_WITHOUT_TABLE = {
 
 PARALLEL_DRAFTING = "reshapes its drafts by num_speculative_tokens, so at a smaller K requests get each other's drafts"
 """Why PARD and P-EAGLE cannot run under a table, in every version so far."""
-
-PARALLEL_NATIVE = frozenset({"dflash", "dspark"})
-"""Methods that draft in parallel and still follow a smaller K."""
 
 OWN_FLAGS = {
     "--model": "--model",

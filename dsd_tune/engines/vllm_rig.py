@@ -10,13 +10,13 @@ from dsd_tune.engines.machine import machine_state
 from dsd_tune.engines.nvml import engine_gpus
 from dsd_tune.engines.vllm_block import Rig
 from dsd_tune.engines.vllm_config import arm_config
-from dsd_tune.engines.vllm_facts import DRAFTER_FREE_METHODS
 from dsd_tune.engines.vllm_pool import RequestPool
 from dsd_tune.engines.vllm_steps import Stepper
 from dsd_tune.engines.vllm_supply import Supply
 from dsd_tune.engines.vllm_wire import Launch
 from dsd_tune.engines.window import start_lengths
 from dsd_tune.errors import EngineFailed
+from dsd_tune.records.drafter import DRAFTER_FREE_METHODS
 from dsd_tune.records.environment import DUMMY
 from dsd_tune.records.measurement import Arm
 from dsd_tune.runtime.options import say

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from dsd_tune.errors import UsageError
-from dsd_tune.records.drafter import VARIABLE_DRAFTERS
+from dsd_tune.records.drafter import DRAFTER_FREE_METHODS
 from dsd_tune.records.published import PublishedAcceptance
 
 SHORTER_LAST_DRAFTS = 0.02
@@ -54,7 +54,7 @@ def acceptance(counters: Counters, k: int | None, method: str | None, source: st
     Raises:
         UsageError: more than one K was at work, or a method with steps that draft nothing lacks output tokens.
     """
-    if method in VARIABLE_DRAFTERS:
+    if method in DRAFTER_FREE_METHODS:
         return _capped(counters, k, method, source)
     k = k or counters.k
     _refuse_mixed(counters, k, source)

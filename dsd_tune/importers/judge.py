@@ -10,7 +10,7 @@ from dsd_tune.importers import counters as counting
 from dsd_tune.importers.declared import Declared
 from dsd_tune.importers.found import RUNNING_SHARE, Running
 from dsd_tune.importers.reading import Reading
-from dsd_tune.records.drafter import VARIABLE_DRAFTERS
+from dsd_tune.records.drafter import DRAFTER_FREE_METHODS
 from dsd_tune.records.measurement import Arm, Cell
 from dsd_tune.records.published import PublishedAcceptance, PublishedRow
 
@@ -97,7 +97,7 @@ def _stated_length(reading: Reading, k: int) -> float | None:
 
 
 def _refuse_capped(method: str | None, length: float, source: str) -> None:
-    if method in VARIABLE_DRAFTERS:
+    if method in DRAFTER_FREE_METHODS:
         raise UsageError(
             f"{source}: acceptance length {length:.2f} with method {method} leaves out the steps without a draft.",
             "Give counters instead: num_drafts, draft_tokens, accepted_tokens and output_tokens.",

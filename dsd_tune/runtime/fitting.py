@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from enum import Enum
 
 from dsd_tune.errors import ProfileMismatch
-from dsd_tune.records.drafter import BLOCK_DRAFTERS
+from dsd_tune.records.drafter import PARALLEL_NATIVE
 from dsd_tune.records.environment import Environment
 from dsd_tune.records.profile import Profile, Verdict
 from dsd_tune.records.release import Release
@@ -85,7 +85,7 @@ def _compared(profile: Profile, environment: Environment, serving: Serving) -> I
         yield key, getattr(environment, key), getattr(serving, key)
     yield "the model", environment.model_digest, model_digest(serving.model)
     config = json.loads(profile.request.speculative_config) if profile.request else {}
-    unset = {**serving.defaults, "parallel_drafting": serving.method in BLOCK_DRAFTERS}
+    unset = {**serving.defaults, "parallel_drafting": serving.method in PARALLEL_NATIVE}
     for key in sorted((config.keys() | _DECISIVE) & serving.settings.keys() - {"model", "method"}):
         yield f"the drafter's {key}", _spelled(config.get(key, unset.get(key))), _spelled(serving.settings[key])
     here = {**config, "model": serving.drafter} if "model" in config else config

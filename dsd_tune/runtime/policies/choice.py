@@ -6,7 +6,7 @@ from enum import StrEnum
 from itertools import count, takewhile
 
 from dsd_tune.errors import ProfileMismatch, UsageError
-from dsd_tune.records.drafter import VARIABLE_DRAFTERS
+from dsd_tune.records.drafter import DRAFTER_FREE_METHODS
 from dsd_tune.records.profile import Profile
 from dsd_tune.records.table import Table
 from dsd_tune.records.warning import Code
@@ -81,7 +81,7 @@ def _fixed_k(profile: Profile, ks: frozenset[int]) -> int:
 def _rates(profile: Profile) -> tuple[float, ...]:
     """Acceptance at positions 1, 2, ... without a gap, where it adds up to tokens at every K."""
     method = profile.environment.method if profile.environment else ""
-    if method in VARIABLE_DRAFTERS or any(warning.code is Code.DEPENDS_ON_K for warning in profile.warnings):
+    if method in DRAFTER_FREE_METHODS or any(warning.code is Code.DEPENDS_ON_K for warning in profile.warnings):
         raise ProfileMismatch(
             f"Acceptance by position does not foretell a step's tokens with {method}, and goodput relies on it.",
             "Use another policy.",
