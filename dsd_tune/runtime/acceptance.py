@@ -36,7 +36,6 @@ class Acceptance:
         self._latest_drafted = 0.0
         self._latest_accepted = 0.0
         self._known = self._prior[0]
-        self._keep = 1 - 1 / WINDOW_STEPS[1]
         self._keep_latest = 1 - 1 / LATEST_STEPS[1]
         self.tokens: Sequence[float] = tokens_per_step(rates)
         """Tokens a sequence gets in one step at K = 0, 1, ... under the acceptance of the moment."""
@@ -44,17 +43,18 @@ class Acceptance:
     def observe(self, drafted: Sequence[int], accepted: Sequence[int], steps: int) -> None:
         """As `Observer.observe`."""
         if drafted:
-            self._keep = _kept(drafted[0], WINDOW_DRAFTS, WINDOW_STEPS)
             self._keep_latest = _kept(drafted[0], LATEST_DRAFTS, LATEST_STEPS)
-        self._fade(len(drafted), steps)
+        self._fade(drafted, steps)
         self._add(drafted, accepted)
         if drafted and self._surprised():
             self._forget()
         self._estimate()
 
-    def _fade(self, positions: int, steps: int) -> None:
+    def _fade(self, drafted: Sequence[int], steps: int) -> None:
         """What fades of position 1 is what will be known before the drafts to come."""
-        kept = [self._keep**steps] * positions + [(1 - 1 / WINDOW_STEPS[1]) ** steps] * len(self._drafted)
+        idle = _kept(0, WINDOW_DRAFTS, WINDOW_STEPS) ** steps
+        busy = _kept(drafted[0], WINDOW_DRAFTS, WINDOW_STEPS) ** steps if drafted else idle
+        kept = [busy] * len(drafted) + [idle] * len(self._drafted)
         faded = (1 - kept[0]) * self._drafted[0]
         if faded:
             self._known += (self._accepted[0] / self._drafted[0] - self._known) * faded / (faded + PRIOR_DRAFTS)
