@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields
 from enum import StrEnum
 
 from dsd_tune.records.comparison import Said
@@ -69,9 +69,10 @@ class ValidationRequest:
         """Requests of a load at one of the concurrencies."""
         return self.requests[self.concurrency.index(concurrency)]
 
-    def goes_on(self, other: ValidationRequest) -> bool:
-        """Whether it asks the same as another, for more starts or fewer."""
-        return self == replace(other, starts=self.starts)
+    def unlike(self, other: ValidationRequest) -> tuple[str, ...]:
+        """The fields in which another asks something else. For more starts or fewer is no other question."""
+        names = (field.name for field in fields(self) if field.name != "starts")
+        return tuple(name for name in names if getattr(self, name) != getattr(other, name))
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +207,7 @@ class Validation:
         """Whether it stays in the profile: what cannot tell takes nothing back, unless with more of the same loads."""
         if newer.said is not Said.UNCLEAR or self.said is Said.UNCLEAR or self.advised is not newer.advised:
             return False
-        more = newer.request.commands and newer.request.goes_on(self.request) and newer.loads > self.loads
+        more = newer.request.commands and not newer.request.unlike(self.request) and newer.loads > self.loads
         return not more
 
     @property

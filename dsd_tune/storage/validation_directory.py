@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from itertools import chain, count
 from pathlib import Path
 
@@ -83,7 +83,7 @@ def _head(path: Path) -> Path:
 
 
 def _may_hold(path: Path, request: ValidationRequest) -> bool:
-    return not _head(path).exists() or request.goes_on(formats.read(formats.VALIDATION, _head(path)))
+    return not _head(path).exists() or not request.unlike(formats.read(formats.VALIDATION, _head(path)))
 
 
 def _starts_taken(there: ValidationDirectory) -> int:
@@ -95,9 +95,7 @@ def _starts_taken(there: ValidationDirectory) -> int:
 
 
 def _refuse_other(path: Path, there: ValidationRequest, asked: ValidationRequest) -> None:
-    asked = replace(asked, starts=there.starts)
-    unlike = [f.name for f in fields(there) if getattr(there, f.name) != getattr(asked, f.name)]
-    if unlike:
+    if unlike := asked.unlike(there):
         raise UsageError(
             f"{path} holds a validation that asks something else ({', '.join(unlike)}).",
             "Ask for the same to go on with it, or name another directory with -o.",
