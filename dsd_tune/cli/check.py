@@ -59,8 +59,8 @@ def check(
     }
     if command and Path(command[0]).is_dir():
         rest = [word for word in command[1:] if word != "--json"]
-        as_json_ = json_ or "--json" in command
-        _check_folder(Path(command[0]), [*options.values(), config, vllm_version, *rest], as_json=as_json_)
+        others = [*options.values(), config, vllm_version, *rest]
+        _check_folder(Path(command[0]), others, as_json=json_ or "--json" in command)
     diagnosis = diagnose(_deployment(options, config, command or [], vllm_version))
     typer.echo(as_json(diagnosis) if json_ else as_text(diagnosis))
     raise typer.Exit(1 if diagnosis.has_errors else 0)
