@@ -11,7 +11,7 @@ from urllib.request import ProxyHandler, Request, build_opener
 
 import pytest
 from builders import a_profile
-from engine.ports import free_port
+from ports import free_port
 
 from dsd_tune.cli.request import TESTBED_FLAGS
 from dsd_tune.emit.formats import Format, emit

@@ -11,8 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from engine.ports import free_port
 from engine.tiny_model import PROMPTS, make_drafter, make_target
+from ports import free_port
 from sweeping import fitted, swept
 
 from dsd_tune.cli.trial_request import stated_request

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from engine.ports import free_port
+from ports import free_port
 
 from dsd_tune.records.validation import ServedArm
 from dsd_tune.storage import formats

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 from builders import a_decided_profile
-from engine.ports import free_port
 from engine.tiny_model import make_drafter, make_target
+from ports import free_port
 
 from dsd_tune.records.profile import Verdict
 from dsd_tune.records.table import Table

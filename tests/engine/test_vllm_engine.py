@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from engine.tiny_model import CONDITION, an_engine, make_drafter, make_target
+from processes import has_ended
 
 from dsd_tune.engines.vllm_engine import VllmEngine
 from dsd_tune.engines.vllm_process import VllmProcess
@@ -208,5 +209,4 @@ def test_a_parent_killed_while_measuring_leaves_no_engine(models: Path, tmp_path
         assert parent.stdout is not None
         child = os.pidfd_open(json.loads(parent.stdout.readline()))
         parent.kill()
-    ended, _, _ = select.select([child], [], [], 60)
-    assert ended
+    assert has_ended(child, within_s=60)

@@ -5,8 +5,8 @@ from pathlib import Path
 from urllib.request import Request, urlopen
 
 import pytest
-from engine.ports import free_port
 from engine.tiny_model import make_drafter, make_target
+from ports import free_port
 
 from dsd_tune.engines.vllm_running import ask
 from dsd_tune.engines.vllm_server import VllmServer, vllm_server

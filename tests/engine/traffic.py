@@ -12,8 +12,8 @@ from pathlib import Path
 from urllib.request import ProxyHandler, Request, build_opener
 
 from builders import a_profile, a_request, an_environment
-from engine.ports import free_port
 from engine.tiny_model import make_drafter, make_target
+from ports import free_port
 
 from dsd_tune.engines.vllm_server import DraftCounters, VllmServer, vllm_server
 from dsd_tune.records.profile import Profile

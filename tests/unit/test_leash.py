@@ -1,10 +1,10 @@
 """A program on a leash: it ends with its parent, however that ended."""
 
-import os
-import select
 import signal
 import subprocess
 import sys
+
+from processes import ended
 
 from dsd_tune.engines.leash import leashed
 
@@ -21,17 +21,6 @@ def _leashed(*program: str) -> "subprocess.Popen[bytes]":
     )
 
 
-def _ended(pid: int) -> bool:
-    """Wait for the end of a process that is not our child."""
-    try:
-        descriptor = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return True
-    ready, _, _ = select.select([descriptor], [], [], _LIMIT_S)
-    os.close(descriptor)
-    return bool(ready)
-
-
 def test_the_end_of_stdin_kills_the_program_and_what_it_started() -> None:
     """As when the parent was killed: nothing of the group is left."""
     leash = _leashed(sys.executable, "-c", _GRANDCHILD)
@@ -40,7 +29,7 @@ def test_the_end_of_stdin_kills_the_program_and_what_it_started() -> None:
     grandchild = int(leash.stdout.readline())
     leash.stdin.close()
     assert leash.wait(_LIMIT_S) == -signal.SIGKILL
-    assert _ended(grandchild)
+    assert ended(grandchild, _LIMIT_S)
 
 
 def test_a_killed_parent_takes_the_program_with_it() -> None:
@@ -58,7 +47,7 @@ def test_a_killed_parent_takes_the_program_with_it() -> None:
     grandchild = int(parent.stdout.readline())
     parent.kill()
     parent.wait(_LIMIT_S)
-    assert _ended(grandchild)
+    assert ended(grandchild, _LIMIT_S)
 
 
 def test_a_polite_end_is_passed_on() -> None:

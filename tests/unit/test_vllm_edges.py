@@ -2,7 +2,6 @@
 
 import json
 import os
-import select
 import signal
 import subprocess
 import sys
@@ -11,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from builders import A_CONDITION
+from processes import has_ended
 
 from dsd_tune.engines.protocol import Measured
 from dsd_tune.engines.vllm_config import refuse_own_flags
@@ -253,12 +253,6 @@ def test_a_killed_parent_leaves_no_child(tmp_path: Path) -> None:
         assert not has_ended(child, within_s=0)
         parent.kill()
     assert has_ended(child, within_s=60)
-
-
-def has_ended(pidfd: int, within_s: float) -> bool:
-    """Whether a process, not necessarily a child of ours, ends in time."""
-    ready, _, _ = select.select([pidfd], [], [], within_s)
-    return bool(ready)
 
 
 def an_engine(log_dir: Path, model: str) -> VllmEngine:

@@ -1,12 +1,12 @@
 """A `vllm serve` of our own, with a script in its place: its counters, its port, its end."""
 
-import os
-import select
 import socket
 import sys
 from pathlib import Path
 
 import pytest
+from ports import free_port
+from processes import ended
 
 from dsd_tune.engines.vllm_server import DraftCounters, VllmServer, parse_draft_counters, require_free_port, vllm_server
 from dsd_tune.errors import EngineFailed, UsageError
@@ -23,6 +23,15 @@ vllm:spec_decode_num_accepted_tokens_per_pos_total{engine="0",position="0"} 999.
 vllm:spec_decode_num_accepted_tokens_per_pos_created{engine="0",position="0"} 1.7e+09
 vllm:num_requests_running{engine="0"} 3.0
 """
+
+
+def put_in_place(folder: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
+    """Let a script be the `vllm` command beside this Python."""
+    command = folder / "vllm"
+    command.write_text(script)
+    command.chmod(0o755)
+    (folder / "python").symlink_to(Path(sys.executable).resolve())
+    monkeypatch.setattr(sys, "executable", str(folder / "python"))
 
 
 def test_counters_are_summed_over_engines() -> None:
@@ -54,11 +63,7 @@ def test_a_taken_port_is_named(tmp_path: Path) -> None:
 
 def test_a_server_that_ends_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A command that gives up at once is reported with its last words instead of waiting for its health."""
-    command = tmp_path / "vllm"
-    command.write_text("#!/bin/sh\necho 'ValueError: no such model'\nexit 1\n")
-    command.chmod(0o755)
-    (tmp_path / "python").symlink_to(Path(sys.executable).resolve())
-    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    put_in_place(tmp_path, monkeypatch, "#!/bin/sh\necho 'ValueError: no such model'\nexit 1\n")
     with pytest.raises(EngineFailed, match="no such model"), vllm_server("m", [], free_port(), tmp_path / "log"):
         pass
 
@@ -68,11 +73,7 @@ def test_what_is_meant_for_other_servers_is_left_out(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A profile or a key of the caller's environment is not what this server was asked for."""
-    command = tmp_path / "vllm"
-    command.write_text(f'#!/bin/sh\necho "{name}=<${name}>"\nexit 1\n')
-    command.chmod(0o755)
-    (tmp_path / "python").symlink_to(Path(sys.executable).resolve())
-    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    put_in_place(tmp_path, monkeypatch, f'#!/bin/sh\necho "{name}=<${name}>"\nexit 1\n')
     monkeypatch.setenv(name, "theirs")
     with pytest.raises(EngineFailed), vllm_server("m", [], free_port(), tmp_path / "log"):
         pass
@@ -81,8 +82,9 @@ def test_what_is_meant_for_other_servers_is_left_out(
 
 def test_a_server_is_ended_with_its_children(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """However the block ends, neither the server nor what it started lives on."""
-    command = tmp_path / "vllm"
-    command.write_text(
+    put_in_place(
+        tmp_path,
+        monkeypatch,
         f"#!{sys.executable}\n"
         "import http.server, subprocess, sys\n"
         "child = subprocess.Popen(['sleep', '600'])\n"
@@ -90,11 +92,8 @@ def test_a_server_is_ended_with_its_children(tmp_path: Path, monkeypatch: pytest
         "class Handler(http.server.BaseHTTPRequestHandler):\n"
         "    def do_GET(self):\n"
         "        self.send_response(200); self.end_headers()\n"
-        "http.server.HTTPServer(('127.0.0.1', int(sys.argv[-1])), Handler).serve_forever()\n"
+        "http.server.HTTPServer(('127.0.0.1', int(sys.argv[-1])), Handler).serve_forever()\n",
     )
-    command.chmod(0o755)
-    (tmp_path / "python").symlink_to(Path(sys.executable).resolve())
-    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     served: list[VllmServer] = []
 
     def interrupted() -> None:
@@ -106,26 +105,4 @@ def test_a_server_is_ended_with_its_children(tmp_path: Path, monkeypatch: pytest
     with pytest.raises(KeyboardInterrupt):
         interrupted()
     assert [server.process.poll() is None for server in served] == [False]
-    assert not alive(int((tmp_path / "child").read_text()))
-
-
-def alive(pid: int) -> bool:
-    """Whether a process that was just told to end is still there after a minute."""
-    try:
-        return not has_ended(os.pidfd_open(pid), within_s=60)
-    except ProcessLookupError:
-        return False
-
-
-def free_port() -> int:
-    """A port that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
-def has_ended(pidfd: int, within_s: float) -> bool:
-    """Whether a process, not necessarily a child of ours, ends in time."""
-    ready, _, _ = select.select([pidfd], [], [], within_s)
-    return bool(ready)
+    assert ended(int((tmp_path / "child").read_text()), within_s=60)
