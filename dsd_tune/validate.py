@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from itertools import pairwise
 from statistics import fmean
 from typing import Protocol
 
@@ -24,6 +25,9 @@ from dsd_tune.records.validation import (
 
 NEAR = 0.1
 """A forecast that is 10 % off is no longer the same machine, traffic or drafter."""
+
+PAUSE_S = 3600.0
+"""Between two loads of one pass. No server takes that long to start, and machines do not stay the same for longer."""
 
 OTHER_K = 0.5
 """Tokens by which a server's mean K may be off: batches fill, drain and prefill in other moments than foretold."""
@@ -126,6 +130,21 @@ def require_obedient(load: Load, expected: Outcome | None, *, may_draft_less: bo
         )
 
 
+def require_same_release(load: Load, others: Iterable[Load]) -> None:
+    """Make sure that all loads of a validation are of one vLLM; a server that does not tell is believed.
+
+    Raises:
+        ProfileMismatch: some of the others are of another.
+    """
+    here = load.vllm_version
+    versions = {other.vllm_version for other in others if other.vllm_version} - {here}
+    if here and versions:
+        raise ProfileMismatch(
+            f"This server is vLLM {here}, and loads so far are of {', '.join(sorted(versions))}.",
+            "Name another directory with -o to begin anew, or put the old vLLM back.",
+        )
+
+
 def _mistaken(arm: ServedArm) -> str:
     if arm is ServedArm.TABLE:
         return "it ignores the table, or runs another"
@@ -202,6 +221,13 @@ def _remarks(loads: Sequence[Load], predictions: Sequence[Prediction]) -> Iterab
         yield f"{failed} requests failed: what is compared is not what users would get"
     if len({load.start for load in loads}) < 3:
         yield "fewer than 3 server starts an arm: their luck is hardly known (--starts)"
+    pauses = {start: _longest_pause(x for x in loads if x.start == start) for start in {x.start for x in loads}}
+    longest = max(pauses, key=pauses.__getitem__, default=None)
+    if longest is not None and pauses[longest] > PAUSE_S:
+        yield (
+            f"pass {longest + 1} paused for {pauses[longest] / 3600:.0f} h between two loads: what changed meanwhile "
+            "counts as a difference of arms"
+        )
     errors = [p.error for p in predictions if p.error is not None]
     off = [error for error in errors if abs(error) > NEAR]
     if off:
@@ -211,6 +237,13 @@ def _remarks(loads: Sequence[Load], predictions: Sequence[Prediction]) -> Iterab
             "beside it, traffic or drafter than the sweep's"
         )
         yield from _without_the_machine(predictions)
+
+
+def _longest_pause(loads: Iterable[Load]) -> float:
+    """Seconds from the end of one load to the next."""
+    taken = sorted(loads, key=lambda load: load.taken_at_s)
+    gaps = (later.taken_at_s - (load.taken_at_s + load.duration_s) for load, later in pairwise(taken))
+    return max(gaps, default=0.0)
 
 
 def _without_the_machine(predictions: Sequence[Prediction]) -> Iterable[str]:

@@ -207,7 +207,7 @@ class AStep:
 
 def a_load(**changed: Any) -> Load:
     """A load of a server without speculation, with `changed` fields."""
-    load = Load(ServedArm.NO_SPEC, 0, 1, 1.5, 8, 0, 20.0, None, (128,) * 8, 0.04, 0.2, None, None, None, 0, 0, 0)
+    load = Load(ServedArm.NO_SPEC, 0, 1, 1.5, 8, 0, 20.0, None, (128,) * 8, 0.04, 0.2, None, None, None, 0, 0, 0, None)
     return replace(load, **changed)
 
 

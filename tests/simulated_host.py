@@ -22,6 +22,7 @@ class SimulatedHost:
     served: list[ArmCommand]
     request: ValidationRequest
     ignores_tables: bool = False
+    vllm_version: str | None = None
 
     @contextmanager
     def serve(self, command: ArmCommand, start: int) -> Iterator[SimulatedClient]:
@@ -70,6 +71,7 @@ class SimulatedClient:
             drafts=steps if k else 0,
             draft_tokens=k * steps,
             accepted_tokens=tokens - count - steps,
+            vllm_version=self.host.vllm_version,
         )
 
     def _k(self, batch_size: int) -> int:
@@ -85,11 +87,16 @@ def _config(command: ArmCommand) -> dict[str, object]:
 
 
 def lay(
-    monkeypatch: object, engine: SimulatedEngine, served: list[ArmCommand], *, ignores_tables: bool = False
+    monkeypatch: object,
+    engine: SimulatedEngine,
+    served: list[ArmCommand],
+    *,
+    ignores_tables: bool = False,
+    vllm_version: str | None = None,
 ) -> None:
     """Put such servers in vLLM's place."""
 
     def host(request: ValidationRequest, texts: object, tokenizer: str, port: int, directory: Path) -> SimulatedHost:
-        return SimulatedHost(engine, served, request, ignores_tables)
+        return SimulatedHost(engine, served, request, ignores_tables, vllm_version)
 
     monkeypatch.setattr("dsd_tune.cli.trial.VllmHost", host)  # type: ignore[attr-defined]

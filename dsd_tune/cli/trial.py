@@ -23,7 +23,16 @@ from dsd_tune.report.validation import Progress
 from dsd_tune.storage import formats
 from dsd_tune.storage.fingerprint import drafter_digest, model_digest, prompts_digest
 from dsd_tune.storage.validation_directory import ValidationDirectory
-from dsd_tune.validate import OTHER_K, Expect, advised_arm, conclude, next_start, require_obedient, run
+from dsd_tune.validate import (
+    OTHER_K,
+    Expect,
+    advised_arm,
+    conclude,
+    next_start,
+    require_obedient,
+    require_same_release,
+    run,
+)
 
 
 def tried(
@@ -63,7 +72,12 @@ def tried(
             raise
     loads = directory.loads()
     expect = _expectation(expectations, loads, prefill_s(loads))
-    remarks = (*_on_conditions(profile, request), *_on_texts(profile, texts), *_on_reach(profile, loads, expect))
+    remarks = (
+        *_on_release(profile, loads),
+        *_on_conditions(profile, request),
+        *_on_texts(profile, texts),
+        *_on_reach(profile, loads, expect),
+    )
     validation = conclude(request, loads, advised_arm(profile.decision), expect, time.time(), remarks)
     kept = profile.validation
     if kept is not None and kept.outlasts(validation):
@@ -104,6 +118,7 @@ def _measure(
 
     def keep(load: Load) -> None:
         judge(load)
+        require_same_release(load, directory.loads())
         directory.append(load)
 
     if running is None:
@@ -150,6 +165,13 @@ def _on_conditions(profile: Profile, request: ValidationRequest) -> Iterator[str
             f"{request.output_tokens} output tokens; the sweep had several (contexts {contexts}; temperatures "
             f"{temperatures}), and the mean of all is what is advised and foretold"
         )
+
+
+def _on_release(profile: Profile, loads: Sequence[Load]) -> Iterator[str]:
+    """Whether servers were the vLLM of the sweep."""
+    swept = profile.environment.vllm_version if profile.environment else None
+    for served in sorted({load.vllm_version for load in loads if load.vllm_version} - {swept}):
+        yield f"servers ran vLLM {served}, and the sweep {swept}: what is foretold is of the latter"
 
 
 def _on_texts(profile: Profile, texts: Sequence[Prompt]) -> Iterator[str]:

@@ -12,6 +12,7 @@ from typing import Any
 
 from dsd_tune.engines.scrape import Scrape
 from dsd_tune.engines.vllm_bench import LoadOrder, bench, has_chat_template
+from dsd_tune.engines.vllm_running import told_version
 from dsd_tune.engines.vllm_server import vllm_server
 from dsd_tune.errors import EngineFailed
 from dsd_tune.records.prompt import Prompt
@@ -50,7 +51,15 @@ class VllmClient:
         )
         taken_at_s = time.time()
         result = bench(self.url, order, self.directory / "loads" / f"{self.arm}-{start}-{concurrency}.json")
-        return read_load(result, self.arm, start, concurrency, taken_at_s, counted=_counts(self.url))
+        return read_load(
+            result,
+            self.arm,
+            start,
+            concurrency,
+            taken_at_s,
+            counted=_counts(self.url),
+            vllm_version=told_version(self.url),
+        )
 
     def _prompts(self, concurrency: int, start: int) -> Path:
         """The file of this load: the next texts after those of the loads before it, and from the first again."""
@@ -104,7 +113,14 @@ def _counts(url: str) -> bool:
 
 
 def read_load(
-    result: Mapping[str, Any], arm: ServedArm, start: int, concurrency: int, taken_at_s: float, *, counted: bool
+    result: Mapping[str, Any],
+    arm: ServedArm,
+    start: int,
+    concurrency: int,
+    taken_at_s: float,
+    *,
+    counted: bool,
+    vllm_version: str | None,
 ) -> Load:
     """A load from the JSON of `vllm bench serve`, which says nothing of drafts where there were none to count.
 
@@ -139,6 +155,7 @@ def read_load(
             drafts=result.get("spec_decode_num_drafts", none),
             draft_tokens=result.get("spec_decode_draft_tokens", none),
             accepted_tokens=result.get("spec_decode_accepted_tokens", none),
+            vllm_version=vllm_version,
         )
     except (KeyError, TypeError, ValueError) as error:
         what = f"The result of vllm bench serve for {arm} at concurrency {concurrency} says no TPOT: {error}."

@@ -55,6 +55,14 @@ def ask(url: str) -> RunningServer:
     )
 
 
+def told_version(url: str) -> str | None:
+    """The vLLM that a server says it is; None where something in between does not tell."""
+    try:
+        return str(_json(url.rstrip("/"), "/version")["version"])
+    except (EnvironmentUnfit, KeyError):
+        return None
+
+
 def _json(base: str, path: str) -> dict[str, Any]:
     try:
         answer = json.loads(_get(base, path))

@@ -83,7 +83,8 @@ class Load:
     None where fewer requests than these need were made. `input_lens` and `output_lens` hold the tokens of prompt and
     answer of each request that was answered; nobody kept the first in old files. `acceptance_length` is None where
     nothing was drafted. `drafts`, `draft_tokens` and `accepted_tokens` are the server's own counts, None where it was
-    not asked for them; a draft is what one request gets in one step.
+    not asked for them; a draft is what one request gets in one step. `vllm_version` is the server's, None where nobody
+    asked or a router did not tell.
     """
 
     arm: ServedArm
@@ -103,6 +104,7 @@ class Load:
     drafts: int | None
     draft_tokens: int | None
     accepted_tokens: int | None
+    vllm_version: str | None
 
     def __post_init__(self) -> None:
         if not all(math.isfinite(s) and s > 0 for s in (self.duration_s, self.tpot_s, self.ttft_s)):

@@ -19,6 +19,7 @@ from dsd_tune.storage import codec, files
 from dsd_tune.storage.upgrades import (
     load_2,
     load_3,
+    load_4,
     manifest_2,
     manifest_3,
     profile_2,
@@ -71,7 +72,8 @@ VALIDATION_VERSION = 1
 # 1 (0.1.0): first.
 # 2 (0.1.0): what the server drafted and accepted, and the length of each text.
 # 3 (0.1.0): the length of each prompt, and how many drafts the server made.
-LOADS_VERSION = 3
+# 4 (0.1.0): which vLLM served it.
+LOADS_VERSION = 4
 
 Upgrade = Callable[[object], object]
 
@@ -89,6 +91,7 @@ UPGRADES: dict[tuple[str, int], Upgrade] = {
 }
 """By kind and version N-1: turns a body into version N."""
 
+    ("loads", 3): load_4,
 SAMPLE_UPGRADES: dict[int, Callable[[object, SweepRequest], object]] = {1: sample_2}
 """By version N-1: turns one line after the header into version N. What a line does not say, the request does."""
 

@@ -152,3 +152,8 @@ def _three(variance: dict[str, float]) -> dict[str, float]:
 def _measured_around(after: int, sizes: list[int]) -> dict[str, int]:
     left = max((size for size in sizes if size <= after), default=1)
     return {"left_measured": left, "right_measured": min((size for size in sizes if size > after), default=after + 1)}
+def load_4(body: Any) -> Any:  # noqa: ANN401 (JSON, checked when it is decoded)
+    """From version 3: nobody had asked which vLLM it was. A line that was added since says more, and is left alone."""
+    return {"vllm_version": None} | body if isinstance(body, dict) else body
+
+

@@ -267,6 +267,20 @@ def test_the_condition_that_was_tried_is_named(validate: Validate, folder: Path)
     assert "the sweep had several (contexts 512, 4096; temperatures 0, 0.7)" in said
 
 
+def test_another_vllm_than_the_sweeps_is_named_and_loads_of_two_are_not_mixed(
+    validate: Validate, folder: Path, served: list[ArmCommand], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is foretold is of the sweep's vLLM; more starts under another one are refused, and nothing is kept."""
+    words = ("--concurrency", "4", "--starts")
+    lay(monkeypatch, ENGINE, served, vllm_version="0.99.0")
+    assert "servers ran vLLM 0.99.0, and the sweep" in " ".join(validate(*words, "1").out.split())
+    lay(monkeypatch, ENGINE, served, vllm_version="0.99.1")
+    said = validate(*words, "2")
+    assert said.code == 6
+    assert "is vLLM 0.99.1, and loads so far are of 0.99.0" in " ".join(said.err.split())
+    assert len(formats.read_lines(formats.LOADS, folder / "validation" / "loads.jsonl")) == 3
+
+
 def test_another_load_does_not_overwrite_the_first(validate: Validate, folder: Path) -> None:
     """Without -o each request has a directory; the same one goes on in its own."""
     for words in (("--concurrency", "1"), ("--concurrency", "4"), ("--concurrency", "1")):

@@ -114,7 +114,7 @@ def test_loads_without_counts_still_load(tmp_path: Path) -> None:
     path, load = tmp_path / "loads.jsonl", a_load(draft_tokens=7, accepted_tokens=3)
     formats.write_lines(formats.LOADS, path, [load])
     header, line = map(json.loads, path.read_text().splitlines())
-    new = ("draft_tokens", "accepted_tokens", "output_lens", "drafts", "input_lens")
+    new = ("draft_tokens", "accepted_tokens", "output_lens", "drafts", "input_lens", "vllm_version")
     old = {key: value for key, value in line.items() if key not in new} | {"output_tokens": load.output_tokens}
     path.write_text(f"{json.dumps(header | {'version': 1})}\n{json.dumps(old)}\n")
     formats.append_line(path, load)
@@ -128,7 +128,7 @@ def test_loads_without_prompts_still_load(tmp_path: Path) -> None:
     path, load = tmp_path / "loads.jsonl", a_load(input_lens=(40,) * 8, drafts=5)
     formats.write_lines(formats.LOADS, path, [load])
     header, line = map(json.loads, path.read_text().splitlines())
-    old = {key: value for key, value in line.items() if key not in ("input_lens", "drafts")}
+    old = {key: value for key, value in line.items() if key not in ("input_lens", "drafts", "vllm_version")}
     path.write_text(f"{json.dumps(header | {'version': 2})}\n{json.dumps(old)}\n")
     formats.append_line(path, load)
     assert formats.read_lines(formats.LOADS, path) == [replace(load, input_lens=None, drafts=None), load]
@@ -153,6 +153,17 @@ def test_an_old_file_is_read_through_every_step(tmp_path: Path, version: int, bo
 
 
 def test_no_step_is_missing() -> None:
+def test_loads_of_unknown_versions_still_load(tmp_path: Path) -> None:
+    """A file of version 3 does not know which vLLM served; what is appended to it today does."""
+    path, load = tmp_path / "loads.jsonl", a_load(vllm_version="0.32.0")
+    formats.write_lines(formats.LOADS, path, [load])
+    header, line = map(json.loads, path.read_text().splitlines())
+    del line["vllm_version"]
+    path.write_text(f"{json.dumps(header | {'version': 3})}\n{json.dumps(line)}\n")
+    formats.append_line(path, load)
+    assert formats.read_lines(formats.LOADS, path) == [replace(load, vllm_version=None), load]
+
+
     """Each version that ever existed can be brought to the next one."""
     newest = {
         "manifest": formats.MANIFEST_VERSION,

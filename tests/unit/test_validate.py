@@ -15,7 +15,16 @@ from dsd_tune.records.interval import Interval
 from dsd_tune.records.profile import Verdict
 from dsd_tune.records.table import Table
 from dsd_tune.records.validation import ArmCommand, Load, ServedArm, Validation
-from dsd_tune.validate import advised_arm, conclude, exit_code, next_start, order, require_obedient, run
+from dsd_tune.validate import (
+    advised_arm,
+    conclude,
+    exit_code,
+    next_start,
+    order,
+    require_obedient,
+    require_same_release,
+    run,
+)
 
 OFF, FIXED, TABLE, TWIN = ServedArm.NO_SPEC, ServedArm.FIXED, ServedArm.TABLE, ServedArm.NO_SPEC_TWIN
 
@@ -247,6 +256,24 @@ def test_failed_requests_and_few_starts_are_said() -> None:
     remarks = conclude(request, loads, OFF, lambda *_: None, 1.0).remarks
     assert any("failed" in r for r in remarks)
     assert any("fewer than 3" in r for r in remarks)
+
+
+@pytest.mark.parametrize(("last_at_h", "said"), [(3, False), (6, True)])
+def test_a_pause_within_a_pass_is_said(last_at_h: float, *, said: bool) -> None:
+    """Arms on either side of three hours are not side by side; three hours between two passes are no matter."""
+    turns = [(OFF, 0, 0), (TABLE, 0, 0.1), (TABLE, 1, 3), (OFF, 1, last_at_h + 0.1)]
+    loads = [a_load(arm=arm, start=start, taken_at_s=3600 * at_h) for arm, start, at_h in turns]
+    remarks = conclude(a_validation_request(), loads, TABLE, lambda *_: None, 1.0).remarks
+    assert any("pass 2 paused for 3 h between two loads" in remark for remark in remarks) == said
+
+
+def test_loads_of_two_releases_are_not_mixed() -> None:
+    """A server of another vLLM than those before is refused by name; one that does not tell is believed."""
+    known = [a_load(vllm_version="0.31.0"), a_load(vllm_version=None)]
+    for fine in ("0.31.0", None):
+        require_same_release(a_load(vllm_version=fine), known)
+    with pytest.raises(ProfileMismatch, match=r"is vLLM 0\.32\.0, and loads so far are of 0\.31\.0"):
+        require_same_release(a_load(vllm_version="0.32.0"), known)
 
 
 def _drafting(arm: ServedArm, k: float, *, accepted: int = 0) -> Load:

@@ -37,7 +37,7 @@ DRAFTED = {
 
 
 def _read(result: Mapping[str, Any], *, counted: bool = True) -> Load:
-    return read_load(result, ServedArm.TABLE, 0, 4, 1.5, counted=counted)
+    return read_load(result, ServedArm.TABLE, 0, 4, 1.5, counted=counted, vllm_version="0.32.0")
 
 
 def test_drafts_are_told_for_a_request_and_step() -> None:
@@ -98,6 +98,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[LoadOrder, list[str]]]:
 
     monkeypatch.setattr(vllm_host, "bench", bench)
     monkeypatch.setattr(vllm_host, "_counts", lambda _url: True)
+    monkeypatch.setattr(vllm_host, "told_version", lambda _url: "0.32.0")
     monkeypatch.setattr(vllm_host, "has_chat_template", lambda model: model == "talks")
     return orders
 
@@ -129,6 +130,7 @@ def test_a_running_server_is_asked_as_the_sweep_asked_its_engine(
     """Whatever it calls its model, the profile's tokenizer counts, and says whether there is a chat template."""
     request = a_validation_request(concurrency=(4,), requests=(8,))
     host = VllmHost(request, [Prompt("p", "Why?")], tokenizer, 1, tmp_path)
-    host.client("http://localhost:1", ServedArm.TABLE).load(4, 0)
+    load = host.client("http://localhost:1", ServedArm.TABLE).load(4, 0)
+    assert load.vllm_version == "0.32.0"
     (order, _) = asked[0]
     assert (order.tokenizer, order.chat) == (tokenizer, chat)
