@@ -10,6 +10,7 @@ from dsd_tune.engines.simulated import SimulatedEngine
 from dsd_tune.fit import ImportFit
 from dsd_tune.model.sampled import DRAWS, Sampled
 from dsd_tune.model.surface import Surface
+from dsd_tune.records.comparison import Said
 from dsd_tune.records.condition import Condition
 from dsd_tune.records.environment import Environment
 from dsd_tune.records.interval import Interval
@@ -35,7 +36,14 @@ from dsd_tune.records.profile import (
 from dsd_tune.records.published import Fact, Published, PublishedAcceptance, PublishedRow
 from dsd_tune.records.run import Manifest, SweepRequest
 from dsd_tune.records.table import Table
-from dsd_tune.records.validation import ArmCommand, Load, ServedArm, ValidationRequest
+from dsd_tune.records.validation import (
+    ArmCommand,
+    ArmComparison,
+    Load,
+    ServedArm,
+    Validation,
+    ValidationRequest,
+)
 from dsd_tune.records.warning import Code, QualityWarning
 from dsd_tune.solve import decide
 
@@ -220,6 +228,14 @@ def a_validation_request(**changed: Any) -> ValidationRequest:
 
 def a_surface(
     engine: SimulatedEngine,
+def a_validation(advised: ServedArm, said: Said, alone: dict[ServedArm, Said]) -> Validation:
+    """A record that says `said` of the advice; `alone` is what it says of arms against no speculation."""
+    one = Interval(0.1, 0.0, 0.2)
+    off = ServedArm.NO_SPEC
+    rows = tuple(ArmComparison(arm, off, None, one, one, one, 0.01, word) for arm, word in alone.items())
+    return Validation(a_validation_request(), advised, rows, (), said, (), 12, 1.5)
+
+
     *,
     batch_sizes: tuple[int, ...] = (1, 2, 4, 8, 16, 32),
     ks: tuple[int, ...] = (0, 1, 2, 3, 4),

@@ -29,12 +29,12 @@ def emit_config(
     Exit code 0: a speculative config; 3: a fixed K, since vLLM drops the table under data parallelism; 4: speculation
     does not pay, by the sweep or by what servers said since, the text goes without; 5: cannot tell yet, likewise.
     """
-    from dsd_tune.cli.proven import proven
     from dsd_tune.cli.said import said_of
     from dsd_tune.emit.data_parallel import for_ranks, on_ranks
     from dsd_tune.emit.decision import doubts
     from dsd_tune.emit.formats import emit
     from dsd_tune.errors import EnvironmentUnfit
+    from dsd_tune.records.proven import proven
     from dsd_tune.storage import formats
 
     measured = proven(formats.read(formats.PROFILE, profile))

@@ -38,8 +38,8 @@ def report(
     drifted from block to block.
     """
     from dsd_tune.cli.fitted import fitted
-    from dsd_tune.cli.proven import proven
     from dsd_tune.cli.said import said_of
+    from dsd_tune.records.proven import proven
     from dsd_tune.report.content import document
     from dsd_tune.report.html_page import page
     from dsd_tune.report.markdown import markdown

@@ -16,14 +16,16 @@ def show(
 ) -> None:
     """Show what a fit concluded: grid, verdict, boundaries.
 
-    Prints what `fit` printed, without fitting again. An old profile comes as today's version in JSON, too.
+    Prints what `fit` printed, without fitting again; the verdict is what servers left of it, if any were asked. An old
+    profile comes as today's version in JSON, too.
     """
     from dsd_tune.cli.fitted import fitted
     from dsd_tune.cli.screen import show_on_screen
+    from dsd_tune.records.proven import proven
     from dsd_tune.storage import formats
 
     found = fitted(profile)
     if json_:
         typer.echo(formats.text(formats.PROFILE, found))
     else:
-        show_on_screen(found)
+        show_on_screen(proven(found))

@@ -123,10 +123,10 @@ def _print(profile: Profile, validation: Validation, *, as_json: bool) -> None:
 
     from rich.console import Console
 
-    from dsd_tune.cli.proven import proven
     from dsd_tune.cli.said import said_of
     from dsd_tune.cli.screen import show_on_screen
     from dsd_tune.emit.formats import Format, emit
+    from dsd_tune.records.proven import proven
     from dsd_tune.report.validation import render
     from dsd_tune.storage import codec
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from dsd_tune.errors import ProfileMismatch
 from dsd_tune.records.profile import Profile
+from dsd_tune.records.proven import proven
 from dsd_tune.records.table import Table
 from dsd_tune.runtime.fitting import fitting_table, possible_ks
 from dsd_tune.runtime.guard import Guard
@@ -36,6 +37,9 @@ class Application:
         policy = PolicyName.parse(options.policy)
         serving = Serving.of(config)
         profile = formats.read(formats.PROFILE, options.profile)
+        if policy is PolicyName.TABLE:
+            # What servers found of the table says nothing of other policies.
+            profile = proven(profile)
         table = fitting_table(profile, serving)
         wanted = policy.wanted_ks(profile, table) & possible_ks(serving)
         policy.make(profile, table, wanted)

@@ -65,7 +65,9 @@ def _advised(profile: Profile) -> Table:
         Verdict.FIXED: f"Set num_speculative_tokens to {decision.fixed_k}.",
         Verdict.OFF: "Leave --speculative-config out.",
     }
-    raise ProfileMismatch(f"Its verdict is: {decision.verdict}.", todo.get(decision.verdict, "Measure more."))
+    raise ProfileMismatch(
+        f"Its verdict is: {decision.verdict} ({decision.reason}).", todo.get(decision.verdict, "Measure more.")
+    )
 
 
 def _known(profile: Profile) -> Environment:

@@ -4,11 +4,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import a_block, a_decided_profile, a_manifest, a_profile, a_validation_request
+from builders import a_block, a_decided_profile, a_manifest, a_profile, a_validation
 
 from dsd_tune.records.comparison import Said
 from dsd_tune.records.profile import Profile, Verdict
-from dsd_tune.records.validation import ServedArm, Validation
+from dsd_tune.records.validation import ServedArm
 from dsd_tune.report.html_page import page
 from dsd_tune.storage import formats
 from dsd_tune.storage.run_directory import RunDirectory
@@ -55,6 +55,19 @@ def test_show_ends_well_whatever_it_shows(cli: Any, tmp_path: Path, verdict: Ver
 def test_show_finds_the_profile_of_a_run(cli: Any, saved: Path, tmp_path: Path) -> None:
     """A run directory stands for the profile in it."""
     assert cli("show", _run(tmp_path / "run", a_profile())).out == cli("show", saved).out
+
+
+def test_show_says_what_servers_left(cli: Any, tmp_path: Path) -> None:
+    """Where servers refuted the table, it is not the verdict on the screen; JSON is the file, record and all."""
+    record = a_validation(ServedArm.TABLE, Said.WORSE, {ServedArm.TABLE: Said.WORSE})
+    refuted = a_decided_profile(Verdict.TABLE)
+    formats.write(formats.PROFILE, tmp_path / "profile.json", replace(refuted, validation=record))
+    said = cli("show", tmp_path / "profile.json")
+    assert "Verdict: turn speculation off" in said.out
+    assert "on servers, table is worse than no speculation" in " ".join(said.out.split())
+    shown = json.loads(cli("show", tmp_path / "profile.json", "--json").out)["profile"]
+    assert shown["decision"]["verdict"] == Verdict.TABLE
+    assert shown["validation"]["said"] == Said.WORSE
 
 
 def test_show_json_is_the_profile(cli: Any, saved: Path) -> None:
@@ -180,7 +193,7 @@ def test_reports_do_not_depend_on_the_hour(saved: Path) -> None:
 
 def test_a_report_says_what_servers_left_of_the_advice(cli: Any, tmp_path: Path) -> None:
     """A table that servers refuted is neither the headline nor pasted; the page says who says so."""
-    refuted = Validation(a_validation_request(), ServedArm.TABLE, (), (), Said.WORSE, (), loads=12, created_at_s=1.5)
+    refuted = a_validation(ServedArm.TABLE, Said.WORSE, {})
     profile = replace(a_decided_profile(Verdict.TABLE), validation=refuted)
     formats.write(formats.PROFILE, tmp_path / "profile.json", profile)
     assert cli("report", tmp_path / "profile.json", "-o", tmp_path / "r.md", "--format", "md").code == 0

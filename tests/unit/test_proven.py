@@ -3,23 +3,19 @@
 from dataclasses import replace
 
 import pytest
-from builders import a_decided_profile, a_validation_request
+from builders import a_decided_profile, a_validation
 
-from dsd_tune.cli.proven import proven
 from dsd_tune.records.comparison import Said
-from dsd_tune.records.interval import Interval
 from dsd_tune.records.profile import Profile, Verdict
-from dsd_tune.records.validation import ArmComparison, ServedArm, Validation
+from dsd_tune.records.proven import proven
+from dsd_tune.records.validation import ServedArm
 
 OFF, FIXED, TABLE = ServedArm.NO_SPEC, ServedArm.FIXED, ServedArm.TABLE
 
 
 def _validated(advice: Verdict, advised: ServedArm, said: Said, alone: dict[ServedArm, Said]) -> Profile:
-    """A profile with a record; `alone` is what is said of arms against no speculation."""
-    one = Interval(0.1, 0.0, 0.2)
-    rows = tuple(ArmComparison(arm, OFF, None, one, one, one, 0.01, word) for arm, word in alone.items())
-    record = Validation(a_validation_request(), advised, rows, (), said, (), 12, 1.5)
-    return replace(a_decided_profile(advice), validation=record)
+    """A profile with a record."""
+    return replace(a_decided_profile(advice), validation=a_validation(advised, said, alone))
 
 
 @pytest.mark.parametrize(

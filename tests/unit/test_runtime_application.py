@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import AStep
+from builders import AStep, a_validation
 from serving import a_fitting_profile, a_serving, with_step_times, write_profile
 
 from dsd_tune.errors import ProfileMismatch
+from dsd_tune.records.comparison import Said
 from dsd_tune.records.profile import Profile
 from dsd_tune.records.table import Table
+from dsd_tune.records.validation import ServedArm
 from dsd_tune.runtime.application import Application
 from dsd_tune.runtime.options import Options
 from dsd_tune.runtime.policies.choice import PolicyName
@@ -81,3 +84,16 @@ def test_a_measured_zero_is_kept_from_recurrent_layers_too(
     guard = one.guard(frozenset({0, 1, 3}), pytest.fail)
     assert (0 in one.table_to_start_with().ks) == chooses_zero
     assert (0 in [guard.k(AStep(size)) for size in range(1, 33) for _ in range(9)]) == chooses_zero
+
+
+def test_a_table_that_servers_refuted_is_not_applied(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who sets the profile of a refuted table learns what servers said; policies that they did not try are free."""
+    fitting = a_fitting_profile(Table.from_dense([3] * 8 + [1] * 24))
+    record = a_validation(ServedArm.TABLE, Said.WORSE, {ServedArm.TABLE: Said.WORSE})
+    profile = replace(with_step_times(fitting, {0: 0.01, 1: 0.02}, (1, 32)), validation=record)
+    serving = {"k_max": 3, "max_num_seqs": 32}
+    with pytest.raises(
+        ProfileMismatch, match=r"turn speculation off \(on servers, .*\)\. Leave --speculative-config out"
+    ):
+        applied(path, profile, PolicyName.TABLE, monkeypatch, **serving)
+    assert applied(path, profile, PolicyName.GOODPUT, monkeypatch, **serving).policy is PolicyName.GOODPUT
