@@ -1,8 +1,9 @@
 """Do independent sweeps agree? `agreement.py RUN RUN...`, each a run directory that `dsd-tune fit` has fitted.
 
-Wherever two tables choose another K, each run is asked how much its own choice saves of TPOT over the other's. They
-agree if both intervals cover zero: then both knew that this was undecided. Beside it stands what the table of the other
-would have saved of TPOT over the own, every doubling of the batch size counting alike.
+Wherever two tables choose another K, each profile is asked whether it names the other's K as a rival. They agree if
+both do: then both knew that this was undecided. Beside it stands how much the own choice saves of TPOT over the
+other's, with the interval of that one number, and what the table of the other would have saved over the own, every
+doubling of the batch size counting alike.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from dsd_tune.fit import Fit
 from dsd_tune.model.choices import Choice, choices
 from dsd_tune.model.sampled import Sampled
 from dsd_tune.records.interval import Interval
+from dsd_tune.records.profile import Decision
 from dsd_tune.records.table import Table
 from dsd_tune.storage import formats
 from dsd_tune.storage.run_directory import RunDirectory
@@ -32,10 +34,19 @@ class Sweep:
     path: Path
 
     @cached_property
+    def decision(self) -> Decision:
+        """As `dsd-tune fit` left it."""
+        return formats.read(formats.PROFILE, self.path / "profile.json").decision
+
+    @property
     def table(self) -> Table:
         """As decided; a fixed K, or none, is a table of one range."""
-        decision = formats.read(formats.PROFILE, self.path / "profile.json").decision
-        return decision.table or Table.from_dense((decision.fixed_k or 0,) * decision.max_num_seqs)
+        return self.decision.table or Table.from_dense((self.decision.fixed_k,) * self.decision.max_num_seqs)
+
+    def is_sure(self, batch_size: int, other: int) -> bool:
+        """Whether it calls another K than its own worse, and not a rival."""
+        rivals = self.decision.rivals
+        return not any(rival.k == other and rival.first <= batch_size <= rival.last for rival in rivals)
 
     def saving(self, batch_size: int, k: int, other: int) -> Interval:
         """Share of TPOT that `k` saves over `other`, as a difference of logarithms."""
@@ -96,10 +107,9 @@ def agree(one: Sweep, other: Sweep) -> bool:
             continue
         for batch_size in group:
             told = one.saving(batch_size, *ks), other.saving(batch_size, *reversed(ks))
-            unsure = [saved.low <= 0 <= saved.high for saved in told]
-            fine &= all(unsure)
-            sure = "" if all(unsure) else "  SURE"
-            print(f"  B={batch_size}: the own K ({ks[0]} and {ks[1]}) saves {shown(*told)}{sure}")
+            sure = one.is_sure(batch_size, ks[1]) or other.is_sure(batch_size, ks[0])
+            fine &= not sure
+            print(f"  B={batch_size}: the own K ({ks[0]} and {ks[1]}) saves {shown(*told)}{'  SURE' if sure else ''}")
     return fine
 
 

@@ -15,12 +15,12 @@ import numpy as np
 from dsd_tune.errors import UsageError
 from dsd_tune.model import reasons
 from dsd_tune.model.aim import Aim
-from dsd_tune.model.boundaries import boundaries, compared, losing_stretches, share_of
+from dsd_tune.model.boundaries import boundaries, compared, losing_stretches, rivals, share_of
 from dsd_tune.model.claims import claim, neighbours, regret_of
 from dsd_tune.model.cost_alone import undecided
 from dsd_tune.model.lines import drawn, least, lowered
 from dsd_tune.model.outlook import Outlook
-from dsd_tune.model.ranges import TIE, choose_table, surely_worse
+from dsd_tune.model.ranges import TIE, choose_table, significantly_worse
 from dsd_tune.model.sampled import Array, Sampled
 from dsd_tune.model.surface import Surface, spread
 from dsd_tune.model.weights import Weights
@@ -86,7 +86,8 @@ class _Case:
 
     def decision(self) -> Decision:
         """Everything weighed."""
-        table = self._table(self.claimed.point, surely_worse(self.claimed), self._missed if self.graphs else None)
+        missed = self._missed if self.graphs else None
+        table = self._table(self.claimed.point, significantly_worse(self.claimed), missed)
         fixed_k = self._best_fixed_k()
         table_line, fixed_line = self._line(table) if table else None, self.fixed[fixed_k]
         gains = self._gains(table_line, fixed_line)
@@ -104,6 +105,7 @@ class _Case:
             confirmed_over_fixed=None if gains.confirmed is None else float(-np.expm1(-gains.confirmed)),
             fixed_worst_loss=self._worst_loss(fixed_line),
             boundaries=boundaries(table, self.lines, self.surface) if table else (),
+            rivals=rivals(table, self.lines, self.surface) if table else (),
             losing=losing_stretches(self.off - chosen) if chosen else (),
             objective=self.aim.said,
             weights=self.weights.said,

@@ -27,6 +27,7 @@ from dsd_tune.records.profile import (
     Limit,
     PositionAcceptance,
     Profile,
+    Rival,
     Source,
     Stretch,
     Tax,
@@ -130,6 +131,7 @@ def a_profile(**changed: Any) -> Profile:
         confirmed_over_fixed=0.07,
         fixed_worst_loss=0.2,
         boundaries=(Boundary(4, 3, 6, 4, 16, 2, 0, one),),
+        rivals=(Rival(0, 3, 4), Rival(2, 5, 6)),
         losing=(Stretch(9, 16, one),),
         objective="TPOT",
         weights="uniform",
@@ -226,8 +228,6 @@ def a_validation_request(**changed: Any) -> ValidationRequest:
     return replace(request, **changed)
 
 
-def a_surface(
-    engine: SimulatedEngine,
 def a_validation(advised: ServedArm, said: Said, alone: dict[ServedArm, Said]) -> Validation:
     """A record that says `said` of the advice; `alone` is what it says of arms against no speculation."""
     one = Interval(0.1, 0.0, 0.2)
@@ -236,6 +236,8 @@ def a_validation(advised: ServedArm, said: Said, alone: dict[ServedArm, Said]) -
     return Validation(a_validation_request(), advised, rows, (), said, (), 12, 1.5)
 
 
+def a_surface(
+    engine: SimulatedEngine,
     *,
     batch_sizes: tuple[int, ...] = (1, 2, 4, 8, 16, 32),
     ks: tuple[int, ...] = (0, 1, 2, 3, 4),

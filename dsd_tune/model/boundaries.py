@@ -1,4 +1,4 @@
-"""Where a table changes K, and by how much; and where a choice loses to no speculation."""
+"""Where a table changes K, by how much and how surely; and where a choice loses to no speculation."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dsd_tune.model.ranges import TIE
+from dsd_tune.model.ranges import TIE, surely_worse
 from dsd_tune.model.sampled import Sampled
 from dsd_tune.model.surface import Surface
 from dsd_tune.records.interval import Interval
-from dsd_tune.records.profile import Boundary, Comparison, Stretch
+from dsd_tune.records.profile import Boundary, Comparison, Rival, Stretch
 from dsd_tune.records.table import Range, Table
 
 if TYPE_CHECKING:
@@ -21,19 +21,40 @@ if TYPE_CHECKING:
 
 def boundaries(table: Table, cost: Sampled, surface: Surface) -> tuple[Boundary, ...]:
     """Every change of K; `cost` holds logs, shape (batch sizes, Ks)."""
-    return tuple(_boundary(left, right, cost, surface) for left, right in pairwise(table.ranges))
+    open_ = _open(table, cost, surface)
+    return tuple(_boundary(left, right, cost, surface, open_) for left, right in pairwise(table.ranges))
 
 
-def _boundary(left: Range, right: Range, cost: Sampled, surface: Surface) -> Boundary:
-    saved = cost[:, surface.ks.index(left.k)] - cost[:, surface.ks.index(right.k)]
-    low, high = saved.limits()
-    tied = ((low <= 0) & (high >= 0)) | (np.abs(saved.point) <= TIE)
-    first, last = _run_around(tied, left.last)
+def rivals(table: Table, cost: Sampled, surface: Surface) -> tuple[Rival, ...]:
+    """Every K that the table could have as well, as far as the numbers tell; `cost` as for `boundaries`."""
+    open_ = _open(table, cost, surface)
+    open_[np.arange(len(open_)), _columns(table, surface)] = False
+    return tuple(
+        Rival(k, start + 1, end) for column, k in enumerate(surface.ks) for start, end in _runs(open_[:, column])
+    )
+
+
+def _columns(table: Table, surface: Surface) -> NDArray[np.intp]:
+    """Of the table's K at every batch size."""
+    return np.array([surface.ks.index(k) for k in table.dense()])
+
+
+def _open(table: Table, cost: Sampled, surface: Surface) -> NDArray[np.bool_]:
+    """Where a K is known and not surely worse than the table's, shape (batch sizes, Ks)."""
+    return np.isfinite(cost.point) & ~surely_worse(cost, _columns(table, surface))
+
+
+def _boundary(left: Range, right: Range, cost: Sampled, surface: Surface, open_: NDArray[np.bool_]) -> Boundary:
+    columns = surface.ks.index(left.k), surface.ks.index(right.k)
+    saved = cost[:, columns[0]] - cost[:, columns[1]]
+    near = np.abs(saved.point) <= TIE
+    before = _length((open_[:, columns[1]] | near)[left.first - 1 : left.last][::-1])
+    behind = _length((open_[:, columns[0]] | near)[right.first - 1 : right.last])
     anchor = next(b for b in surface.batch_sizes if b > left.last)
     return Boundary(
         after=left.last,
-        low=first,
-        high=last,
+        low=min(left.last - before + 1, left.last),
+        high=left.last + behind,
         left_measured=max((b for b in surface.batch_sizes if b <= left.last), default=1),
         right_measured=anchor,
         left_k=left.k,
@@ -42,14 +63,9 @@ def _boundary(left: Range, right: Range, cost: Sampled, surface: Surface) -> Bou
     )
 
 
-def _run_around(flags: NDArray[np.bool_], batch_size: int) -> tuple[int, int]:
-    """First and last batch size of the flagged run that touches `batch_size`, which may itself be unflagged."""
-    first = last = batch_size
-    while first > 1 and flags[first - 2]:
-        first -= 1
-    while last < len(flags) and flags[last]:
-        last += 1
-    return first, last
+def _length(flags: NDArray[np.bool_]) -> int:
+    """How many flags are set before the first that is not."""
+    return int(np.argmin(np.append(flags, False)))
 
 
 def losing_stretches(gain: Sampled) -> tuple[Stretch, ...]:

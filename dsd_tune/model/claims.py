@@ -64,7 +64,7 @@ def claim(surface: Surface, max_num_seqs: int, capture_limit: int | None) -> Cla
     return Claims(claimed, line, tuple(first.values()))
 
 
-def regret_of(cost: Array, surely_worse: Array, batch_sizes: tuple[int, ...]) -> Array:
+def regret_of(cost: Array, worse: Array, batch_sizes: tuple[int, ...]) -> Array:
     """Share lost to the best K at every batch size, shape (max_num_seqs, Ks); nan for a K that may not be used.
 
     `cost` is what is claimed, in logs. Where nothing at all is, a K counts with its larger loss at the measured batch
@@ -72,7 +72,7 @@ def regret_of(cost: Array, surely_worse: Array, batch_sizes: tuple[int, ...]) ->
     """
     regret = np.full_like(cost, np.nan)
     claimed = np.isfinite(cost).any(axis=1)
-    regret[claimed] = regret_beyond_ties(cost[claimed], surely_worse[claimed])
+    regret[claimed] = regret_beyond_ties(cost[claimed], worse[claimed])
     for row in np.flatnonzero(~claimed):
         around = [regret[b - 1] for b in neighbours(batch_sizes, int(row) + 1)]
         regret[row] = np.fmax(around[0], around[-1])

@@ -19,6 +19,7 @@ def undecided(max_num_seqs: int, aim: Aim) -> Decision:
         confirmed_over_fixed=None,
         fixed_worst_loss=0.0,
         boundaries=(),
+        rivals=(),
         losing=(),
         objective=aim.said,
         weights="",

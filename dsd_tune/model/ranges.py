@@ -108,19 +108,33 @@ def _traced(cost: Array, switch_price: float) -> list[int]:
     return chosen[::-1]
 
 
-def regret_beyond_ties(cost: Array, surely_worse: Array) -> Array:
+def regret_beyond_ties(cost: Array, worse: Array) -> Array:
     """Share lost against the best K of each batch size, 0 for a tie, nan where `cost` is.
 
-    `cost` holds logs, shape (batch sizes, Ks), and something in each row; `surely_worse`, of the same shape, tells
+    `cost` holds logs, shape (batch sizes, Ks), and something in each row; `worse`, of the same shape, tells
     which differences are no noise. Tied Ks have no regret, so that noise alone never adds a range.
     """
     regret = np.expm1(cost - np.nanmin(cost, axis=1, keepdims=True))
-    return np.where((regret <= TIE) & ~surely_worse.astype(bool), 0.0, regret)
+    return np.where((regret <= TIE) & ~worse.astype(bool), 0.0, regret)
 
 
-def surely_worse(cost: Sampled) -> Array:
+def significantly_worse(cost: Sampled) -> Array:
     """1 where a K is significantly worse than the best of its batch size, shape (batch sizes, Ks)."""
     best = np.argmin(np.where(np.isnan(cost.point), np.inf, cost.point), axis=1)
-    rows = np.arange(len(best))
-    excess = cost - Sampled(cost.point[rows, best][:, None], cost.draws[:, rows, best][:, :, None])
-    return np.asarray(excess.limits()[0] > 0, dtype=np.float64)
+    return np.asarray(_excess(cost, best).limits()[0] > 0, dtype=np.float64)
+
+
+def surely_worse(cost: Sampled, chosen: NDArray[np.intp]) -> NDArray[np.bool_]:
+    """Whether each K is worse than the `chosen` one of its batch size, of all of them at once; shapes as above.
+
+    A table claims that for every K at every batch size. Judged one at a time, a twentieth of the claims would be wrong
+    in every sweep.
+    """
+    excess = _excess(cost, chosen)
+    return np.asarray(excess.point > excess.reach())
+
+
+def _excess(cost: Sampled, chosen: NDArray[np.intp]) -> Sampled:
+    """What each K costs more than the one in the `chosen` column of its batch size."""
+    rows = np.arange(len(chosen))
+    return cost - Sampled(cost.point[rows, chosen][:, None], cost.draws[:, rows, chosen][:, :, None])

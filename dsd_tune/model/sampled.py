@@ -47,6 +47,20 @@ class Sampled:
         low, high = np.quantile(self.draws, [tail, 1 - tail], axis=0)
         return low, high
 
+    def reach(self, level: float = 0.95) -> Array:
+        """How far the truth may lie from each estimate, of shape S, for all of them at once; nan where a draw is nan.
+
+        So many standard deviations as hold `level` of the draws in full: the sup-t band of Montiel Olea and
+        Plagborg-Moller (2019), Journal of Applied Econometrics 34(1). Of many 95 % intervals some are wrong, these
+        are not, 95 times in 100.
+        """
+        deviations: Array = self.draws.std(axis=0)
+        varies = deviations > 0
+        if not varies.any():
+            return deviations
+        away = np.abs(self.draws[:, varies] - self.point[varies]) / deviations[varies]
+        return np.asarray(float(np.quantile(away.max(axis=1), level)) * deviations)
+
     def interval(self, level: float = 0.95) -> Interval:
         """The interval of a single number (S = ()), stretched to hold the estimate itself."""
         (found,) = self[None].intervals(level)

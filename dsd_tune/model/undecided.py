@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 
 from dsd_tune.model.claims import claim, regret_of
-from dsd_tune.model.ranges import choose_table, surely_worse
+from dsd_tune.model.ranges import choose_table, significantly_worse
 from dsd_tune.model.sampled import Array, Sampled
 from dsd_tune.model.surface import Surface
 from dsd_tune.model.weights import log_uniform_weights
@@ -146,7 +146,7 @@ class _View:
     def _choose(self) -> Table:
         thin = replace(self._surface, dsd=_thinned(self._surface.dsd), log_tokens=_thinned(self._surface.log_tokens))
         claimed = claim(thin, self._max, self._limit).log_tpot
-        regret = regret_of(claimed.point, surely_worse(claimed), self._surface.batch_sizes)
+        regret = regret_of(claimed.point, significantly_worse(claimed), self._surface.batch_sizes)
         return choose_table(regret, self._surface.ks, self._weights)
 
     def _column(self, batch_size: int) -> int:

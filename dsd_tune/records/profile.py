@@ -119,8 +119,9 @@ class CriticalSize:
 class Boundary:
     """Where a table changes from `left_k` to `right_k`: after batch size `after`.
 
-    From `low` to `high` the two are tied; `margin` is how much TPOT `right_k` saves at the next measured batch size,
-    None where `left_k` failed there. Between `left_measured` and `right_measured` lies no measured batch size.
+    From `low` to `high` the K of the other side is a rival, or within 2 %. `margin` is how much TPOT `right_k` saves at
+    the next measured batch size, None where `left_k` failed there. Between `left_measured` and `right_measured` lies no
+    measured batch size.
     """
 
     after: int
@@ -131,6 +132,18 @@ class Boundary:
     left_k: int
     right_k: int
     margin: Interval | None
+
+
+@dataclass(frozen=True, slots=True)
+class Rival:
+    """A K that is not surely worse than the table's from batch size `first` to `last`: another sweep might choose it.
+
+    Surely means by intervals that hold for all Ks at all batch sizes at once, 95 times in 100.
+    """
+
+    k: int
+    first: int
+    last: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +176,7 @@ class Decision:
     confirmed_over_fixed: float | None
     fixed_worst_loss: float
     boundaries: tuple[Boundary, ...]
+    rivals: tuple[Rival, ...]
     losing: tuple[Stretch, ...]
     objective: str
     weights: str

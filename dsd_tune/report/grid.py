@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from rich.box import SIMPLE_HEAD
@@ -23,6 +23,7 @@ from dsd_tune.records.profile import (
     Decision,
     HeldOut,
     Profile,
+    Rival,
     Verdict,
 )
 from dsd_tune.records.table import Table
@@ -237,6 +238,8 @@ def _choices(decision: Decision) -> Iterator[tuple[str, str]]:
     yield "Weights", decision.weights
     for boundary in decision.boundaries:
         yield f"After B={boundary.after}", _boundary(boundary)
+    if decision.rivals:
+        yield "Rivals", _rivals(decision.rivals)
     for stretch in decision.losing:
         yield f"B={stretch.first} to {stretch.last}", f"no speculation would be {percent(stretch.loss)} faster there"
 
@@ -258,6 +261,15 @@ def _boundary(boundary: Boundary) -> str:
     left, right = boundary.left_measured, boundary.right_measured
     between = f"; not measured between {left} and {right}" if right - left > 1 else ""
     return f"K={boundary.left_k} to K={boundary.right_k} ({tied}); {then}{between}"
+
+
+def _rivals(rivals: Sequence[Rival]) -> str:
+    """Every K that another sweep might choose, with the batch sizes where."""
+    spans = defaultdict(list)
+    for rival in rivals:
+        spans[rival.k].append(str(rival.first) if rival.first == rival.last else f"{rival.first} to {rival.last}")
+    where = "; ".join(f"K={k} at B={', '.join(each)}" for k, each in spans.items())
+    return f"{where}: not surely worse than the table's K"
 
 
 def _lists(table: Table) -> str:

@@ -28,6 +28,7 @@ from dsd_tune.storage.upgrades import (
     profile_5,
     profile_6,
     profile_7,
+    profile_8,
     sample_2,
 )
 
@@ -54,7 +55,8 @@ SAMPLES_VERSION = 2
 #            scatter, and the variance whether the machine drifted and what limits the verdict.
 # 6 (0.1.0): the environment as in manifest 3; a part for each condition; cost without acceptance.
 # 7 (0.1.0): what servers said of it.
-PROFILE_VERSION = 7
+# 8 (0.1.0): which other Ks the table could have as well.
+PROFILE_VERSION = 8
 
 # published.json
 # 1 (0.1.0): first.
@@ -86,12 +88,13 @@ UPGRADES: dict[tuple[str, int], Upgrade] = {
     ("profile", 4): profile_5,
     ("profile", 5): profile_6,
     ("profile", 6): profile_7,
+    ("profile", 7): profile_8,
     ("loads", 1): load_2,
     ("loads", 2): load_3,
+    ("loads", 3): load_4,
 }
 """By kind and version N-1: turns a body into version N."""
 
-    ("loads", 3): load_4,
 SAMPLE_UPGRADES: dict[int, Callable[[object, SweepRequest], object]] = {1: sample_2}
 """By version N-1: turns one line after the header into version N. What a line does not say, the request does."""
 

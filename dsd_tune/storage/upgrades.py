@@ -120,6 +120,19 @@ def profile_7(body: Any) -> Any:  # noqa: ANN401 (JSON, checked when it is decod
     return body | {"validation": None} if isinstance(body, dict) else body
 
 
+def profile_8(body: Any) -> Any:  # noqa: ANN401 (JSON, checked when it is decoded)
+    """From version 7: nobody told which other Ks the table could have as well, in no condition."""
+    if not isinstance(body, dict) or not isinstance(body.get("conditions"), list):
+        return body
+    return _without_rivals(body) | {"conditions": [_without_rivals(each) for each in body["conditions"]]}
+
+
+def _without_rivals(body: Any) -> Any:  # noqa: ANN401 (JSON, checked when it is decoded)
+    if not isinstance(body, dict) or not isinstance(body.get("decision"), dict):
+        return body
+    return body | {"decision": body["decision"] | {"rivals": []}}
+
+
 def load_2(body: Any) -> Any:  # noqa: ANN401 (JSON, checked when it is decoded)
     """From version 1: nobody had kept the server's counts, and texts were all of one length.
 
@@ -142,6 +155,11 @@ def load_3(body: Any) -> Any:  # noqa: ANN401 (JSON, checked when it is decoded)
     return {"input_lens": None, "drafts": None} | body if isinstance(body, dict) else body
 
 
+def load_4(body: Any) -> Any:  # noqa: ANN401 (JSON, checked when it is decoded)
+    """From version 3: nobody had asked which vLLM it was. A line that was added since says more, and is left alone."""
+    return {"vllm_version": None} | body if isinstance(body, dict) else body
+
+
 def _three(variance: dict[str, float]) -> dict[str, float]:
     """The first profiles did not tell the machine's drift from the scatter of blocks."""
     if "within_start" not in variance:
@@ -152,8 +170,3 @@ def _three(variance: dict[str, float]) -> dict[str, float]:
 def _measured_around(after: int, sizes: list[int]) -> dict[str, int]:
     left = max((size for size in sizes if size <= after), default=1)
     return {"left_measured": left, "right_measured": min((size for size in sizes if size > after), default=after + 1)}
-def load_4(body: Any) -> Any:  # noqa: ANN401 (JSON, checked when it is decoded)
-    """From version 3: nobody had asked which vLLM it was. A line that was added since says more, and is left alone."""
-    return {"vllm_version": None} | body if isinstance(body, dict) else body
-
-

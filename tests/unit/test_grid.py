@@ -17,6 +17,7 @@ from dsd_tune.records.profile import (
     Limit,
     PositionAcceptance,
     Profile,
+    Rival,
     Source,
     Stretch,
     Tax,
@@ -82,6 +83,7 @@ def _profile() -> Profile:
             Boundary(2, 2, 6, 1, 4, 2, 1, _interval(0.023, 0.031)),
             Boundary(12, 12, 12, 12, 13, 1, 0, None),
         ),
+        rivals=(Rival(0, 8, 12), Rival(1, 2, 2), Rival(2, 3, 6), Rival(2, 9, 9)),
         losing=(Stretch(13, 16, _interval(0.07, 0.01)),),
         weights="every doubling of the batch size counts alike",
         reason="the table saves 25.0% [20.0%, 30.0%] of TPOT over no speculation",
@@ -167,6 +169,8 @@ Verdict: deploy this table: [[1,2,2],[3,12,1],[13,16,0]]
   After B=2  K=2 to K=1 (tied from B=2 to 6); then saves 2.3% [-0.8%, 5.4%]; not
              measured between 1 and 4
   After B=12 K=1 to K=0 (no ties); K=1 was not measured there
+  Rivals     K=0 at B=8 to 12; K=1 at B=2; K=2 at B=3 to 6, 9: not surely worse
+             than the table's K
   B=13 to 16 no speculation would be 7.0% [6.0%, 8.0%] faster there
   Note       K=2 is the largest tried
   Warning    dsd B=16 K=2 failed in 6 blocks: out of memory. See the log."""

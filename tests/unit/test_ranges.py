@@ -8,7 +8,7 @@ from builders import a_surface
 from dsd_tune.engines.cost_law import CostLaw
 from dsd_tune.engines.simulated import SimulatedEngine
 from dsd_tune.model.claims import claim, regret_of
-from dsd_tune.model.ranges import K_PRICE, MISS_PRICE, SWITCH_PRICE, TIE, choose_table, surely_worse
+from dsd_tune.model.ranges import K_PRICE, MISS_PRICE, SWITCH_PRICE, TIE, choose_table, significantly_worse
 from dsd_tune.model.sampled import Array
 from dsd_tune.model.weights import log_uniform_weights
 from dsd_tune.records.table import Table
@@ -58,7 +58,7 @@ def test_no_table_of_five_ranges_is_cheaper(seed: int) -> None:
     rng = np.random.default_rng(seed)
     surface = a_surface(_engine(rng), batch_sizes=SIZES, start_sd=0.01, within_sd=0.01, seed=seed)
     cost = claim(surface, LARGEST, None).log_tpot
-    regret, weights = regret_of(cost.point, surely_worse(cost), SIZES), log_uniform_weights(LARGEST)
+    regret, weights = regret_of(cost.point, significantly_worse(cost), SIZES), log_uniform_weights(LARGEST)
     price = _price(choose_table(regret, surface.ks, weights), regret, weights, surface.ks)
     assert price <= _cheapest(np.where(np.isnan(regret), FORBIDDEN, regret), weights) + 1e-6
 

@@ -62,3 +62,25 @@ def test_few_starts_detect_little() -> None:
     tails = np.random.default_rng(0).standard_t(2 * n - 2, DRAWS)
     comparison = Sampled(np.asarray(0.0), cv * np.sqrt(2 / n) * tails).comparison()
     assert comparison.detectable == pytest.approx(0.061, abs=0.006)
+
+
+def test_reach_holds_for_all_numbers_at_once() -> None:
+    """In 93 to 97 of 100 experiments no true value of many, some of them akin, lies beyond its reach."""
+    rng = np.random.default_rng(0)
+    mixing = np.hstack([rng.standard_normal((12, 12)), 3 * np.ones((12, 2))])
+    held = 0
+    for _ in range(1000):
+        errors = mixing @ rng.standard_normal(14)
+        draws = errors + (mixing @ rng.standard_normal((14, DRAWS))).T
+        held += bool((np.abs(errors) <= Sampled(errors, draws).reach()).all())
+    assert 930 <= held <= 970
+
+
+def test_reach_of_what_is_exact_or_unknown() -> None:
+    """What does not vary has no reach, what is not known has none to give, and neither widens that of others."""
+    one = _drawn(1.0, 0.1)
+    draws = np.stack([one.draws, np.full(DRAWS, 2.0), np.full(DRAWS, np.nan)], axis=1)
+    reach = Sampled(np.array([1.0, 2.0, np.nan]), draws).reach()
+    assert reach[0] == pytest.approx(0.196, rel=0.1)
+    assert reach[1] == 0
+    assert np.isnan(reach[2])

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from dsd_tune.engines.cost_law import CostLaw
 from dsd_tune.engines.simulated import SimulatedEngine
 from dsd_tune.errors import UsageError
-from dsd_tune.model.ranges import K_PRICE, SWITCH_PRICE, TIE, choose_table, regret_beyond_ties, surely_worse
+from dsd_tune.model.ranges import K_PRICE, SWITCH_PRICE, TIE, choose_table, regret_beyond_ties, significantly_worse
 from dsd_tune.model.sampled import DRAWS, Array, Sampled
 from dsd_tune.model.surface import Surface
 from dsd_tune.model.weights import log_uniform_weights
@@ -225,7 +225,7 @@ def test_table_is_closed_at_the_largest_batch_size(points: list[float], noise: f
 
 
 def _table(tpot: Sampled, ks: tuple[int, ...], weights: Array) -> Table:
-    return choose_table(regret_beyond_ties(tpot.point, surely_worse(tpot)), ks, weights)
+    return choose_table(regret_beyond_ties(tpot.point, significantly_worse(tpot)), ks, weights)
 
 
 def _priced(regret: Array, weights: Array, dense: tuple[int, ...]) -> float:

@@ -4,10 +4,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import a_block, a_failure, a_load, a_manifest, a_profile, a_request
+from builders import A_CONDITION, a_block, a_failure, a_load, a_manifest, a_profile, a_request
 
 from dsd_tune.errors import UsageError
-from dsd_tune.records.profile import Profile
+from dsd_tune.records.profile import ConditionResult, Profile
 from dsd_tune.records.warning import Code
 from dsd_tune.storage import formats
 from dsd_tune.storage.formats import MANIFEST, PROFILE, Kind
@@ -86,13 +86,30 @@ def test_files_in_which_nothing_was_stated_still_load() -> None:
     """A run and a profile written before acceptance could be stated were measured, under one condition."""
     assert formats.read(MANIFEST, GOLDEN / "manifest-2.json") == a_manifest()
     profile = formats.read(PROFILE, GOLDEN / "profile-5.json")
-    assert profile == a_profile()
+    assert profile == _of_version_7(a_profile())
     assert (profile.conditions, profile.cost_only) == ((), False)
 
 
 def test_profiles_that_no_server_tried_still_load() -> None:
     """A profile written before `validate` is one that was not validated."""
-    assert formats.read(PROFILE, GOLDEN / "profile-6.json") == a_profile(validation=None)
+    assert formats.read(PROFILE, GOLDEN / "profile-6.json") == _of_version_7(a_profile(validation=None))
+
+
+def test_profiles_without_rivals_still_load() -> None:
+    """A profile written before anybody told which other Ks a table could have says the same as ever, in each part."""
+    profile = formats.read(PROFILE, GOLDEN / "profile-7.json")
+    one = a_profile()
+    parts = tuple(
+        ConditionResult(condition, one.cells, one.acceptance_lengths, one.decision, None)
+        for condition in (A_CONDITION, replace(A_CONDITION, context=4096))
+    )
+    assert profile == _of_version_7(a_profile(conditions=parts))
+
+
+def _of_version_7(profile: Profile) -> Profile:
+    """A profile without what that version could not say."""
+    parts = tuple(replace(part, decision=replace(part.decision, rivals=())) for part in profile.conditions)
+    return replace(profile, decision=replace(profile.decision, rivals=()), conditions=parts)
 
 
 def _of_version_4(profile: Profile) -> Profile:
@@ -104,7 +121,9 @@ def _of_version_4(profile: Profile) -> Profile:
         cells=tuple(replace(cell, cv=None) for cell in profile.cells),
         k0_tax=tuple(replace(tax, share=replace(tax.share, detectable=0)) for tax in profile.k0_tax),
         variance=replace(profile.variance, trend=None, limit=None),
-        decision=replace(decision, **{name: replace(getattr(decision, name), detectable=0) for name in names}),
+        decision=replace(
+            decision, rivals=(), **{name: replace(getattr(decision, name), detectable=0) for name in names}
+        ),
         warnings=(),
     )
 
@@ -134,6 +153,17 @@ def test_loads_without_prompts_still_load(tmp_path: Path) -> None:
     assert formats.read_lines(formats.LOADS, path) == [replace(load, input_lens=None, drafts=None), load]
 
 
+def test_loads_of_unknown_versions_still_load(tmp_path: Path) -> None:
+    """A file of version 3 does not know which vLLM served; what is appended to it today does."""
+    path, load = tmp_path / "loads.jsonl", a_load(vllm_version="0.32.0")
+    formats.write_lines(formats.LOADS, path, [load])
+    header, line = map(json.loads, path.read_text().splitlines())
+    del line["vllm_version"]
+    path.write_text(f"{json.dumps(header | {'version': 3})}\n{json.dumps(line)}\n")
+    formats.append_line(path, load)
+    assert formats.read_lines(formats.LOADS, path) == [replace(load, vllm_version=None), load]
+
+
 def test_a_file_says_what_it_is(tmp_path: Path) -> None:
     """A file begins with its kind and version, and holds the record under the kind's word."""
     formats.write(PROFILE, tmp_path / "p", a_profile())
@@ -153,17 +183,6 @@ def test_an_old_file_is_read_through_every_step(tmp_path: Path, version: int, bo
 
 
 def test_no_step_is_missing() -> None:
-def test_loads_of_unknown_versions_still_load(tmp_path: Path) -> None:
-    """A file of version 3 does not know which vLLM served; what is appended to it today does."""
-    path, load = tmp_path / "loads.jsonl", a_load(vllm_version="0.32.0")
-    formats.write_lines(formats.LOADS, path, [load])
-    header, line = map(json.loads, path.read_text().splitlines())
-    del line["vllm_version"]
-    path.write_text(f"{json.dumps(header | {'version': 3})}\n{json.dumps(line)}\n")
-    formats.append_line(path, load)
-    assert formats.read_lines(formats.LOADS, path) == [replace(load, vllm_version=None), load]
-
-
     """Each version that ever existed can be brought to the next one."""
     newest = {
         "manifest": formats.MANIFEST_VERSION,
