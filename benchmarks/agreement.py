@@ -98,19 +98,22 @@ def scatter(sweeps: Sequence[Sweep]) -> float:
 
 def agree(one: Sweep, other: Sweep) -> bool:
     """Whether both are unsure wherever they differ."""
-    fine = True
     swapped = one.saving_of(other.table), other.saving_of(one.table)
     print(f"{one.path.name} against {other.path.name}: each with the other's table saves {shown(*swapped)}")
     sizes = range(1, one.table.max_num_seqs + 1)
-    for ks, group in groupby(sizes, lambda b: (one.table.k_at(b), other.table.k_at(b))):
-        if ks[0] == ks[1]:
-            continue
-        for batch_size in group:
-            told = one.saving(batch_size, *ks), other.saving(batch_size, *reversed(ks))
-            sure = one.is_sure(batch_size, ks[1]) or other.is_sure(batch_size, ks[0])
-            fine &= not sure
-            print(f"  B={batch_size}: the own K ({ks[0]} and {ks[1]}) saves {shown(*told)}{'  SURE' if sure else ''}")
-    return fine
+    by_ks = groupby(sizes, lambda b: (one.table.k_at(b), other.table.k_at(b)))
+    unsure = [_unsure(one, other, ks, list(stretch)) for ks, stretch in by_ks if ks[0] != ks[1]]
+    return all(unsure)
+
+
+def _unsure(one: Sweep, other: Sweep, ks: tuple[int, int], stretch: list[int]) -> bool:
+    """Whether both are on neighbouring batch sizes with the same two Ks; prints where the interval of one is surest."""
+    told = {b: (one.saving(b, *ks), other.saving(b, *reversed(ks))) for b in stretch}
+    surest = max(told, key=lambda b: max(saved.low for saved in told[b]))
+    sure = any(one.is_sure(b, ks[1]) or other.is_sure(b, ks[0]) for b in stretch)
+    sizes = f"B={stretch[0]}" if len(stretch) == 1 else f"B={stretch[0]} to {stretch[-1]}, B={surest}"
+    print(f"  {sizes}: the own K ({ks[0]} and {ks[1]}) saves {shown(*told[surest])}{'  SURE' if sure else ''}")
+    return not sure
 
 
 def shown(*saved: Interval) -> str:
