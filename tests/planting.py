@@ -1,4 +1,4 @@
-"""Blocks whose noise is known, since a test planted it: luck of starts, drift between visits, scatter."""
+"""Blocks whose noise is known, since a test planted it: luck of starts, drift between visits, slow rounds, scatter."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -27,28 +27,33 @@ def planted(
     *,
     start_sd: float = 0.0,
     drift_sd: float = 0.0,
+    round_sd: float = 0.0,
     block_sd: float = 0.0,
     cells: Iterable[Cell] = CELLS,
     starts: int = 3,
-    rounds: int = 2,
+    repetitions: int = 2,
+    rounds: int = 1,
     first_start: int = 0,
     alive_together: int = 99,
     sizes: Sequence[int] = SIZES,
 ) -> list[Block]:
     """Blocks of one step each around the truth, in the order of a plan, of `cells` alone.
 
-    The machine's speed is drawn anew for each sitting, round and batch size, which is a visit.
+    The machine's speed is drawn anew for each sitting, repetition and batch size, which is a visit, and a part of it
+    for each round of the visit.
     """
     wanted = set(cells)
     luck = start_sd * rng.standard_normal(2 * starts)
     taken = []
     for slots in _sittings(starts, alive_together):
-        speed = drift_sd * rng.standard_normal((rounds, max(sizes) + 1))
-        for slot, round_, cell in _turns(rng, slots, rounds, sizes):
-            noise = luck[slot] + speed[round_, cell.batch_size] + block_sd * rng.standard_normal()
+        speed = drift_sd * rng.standard_normal((repetitions, max(sizes) + 1))[:, :, None]
+        speed = speed + round_sd * rng.standard_normal((repetitions, max(sizes) + 1, rounds))
+        for slot, repetition, cell, round_ in _turns(rng, slots, repetitions, sizes, rounds):
+            size = cell.batch_size
+            noise = luck[slot] + speed[repetition, size, round_] + block_sd * rng.standard_normal()
             if cell in wanted:
                 block = one_block(cell, first_start + slot, truth_s(cell) * np.exp(noise))
-                taken.append(replace(block, slot=slot, stop=cell.batch_size, repetition=round_))
+                taken.append(replace(block, slot=slot, stop=size, repetition=repetition, round=round_))
     return taken
 
 
@@ -60,17 +65,20 @@ def _sittings(starts: int, alive_together: int) -> list[list[int]]:
 
 
 def _turns(
-    rng: np.random.Generator, slots: Sequence[int], rounds: int, sizes: Sequence[int]
-) -> Iterator[tuple[int, int, Cell]]:
-    """Slot, round and cell: down through the batch sizes, each in random order, then up again, and so on."""
+    rng: np.random.Generator, slots: Sequence[int], repetitions: int, sizes: Sequence[int], rounds: int
+) -> Iterator[tuple[int, int, Cell, int]]:
+    """Slot, repetition, cell and round: down through the batch sizes, each in random order, then up, and so on."""
     down = []
     for batch_size in reversed(sizes):
         off = [(slot, Cell(Arm.NO_SPEC, batch_size, 0)) for slot in slots if slot % 2 == 0]
         stop = off + [(slot, Cell(Arm.DSD, batch_size, k)) for slot in slots if slot % 2 for k in (0, 1, 2)]
         rng.shuffle(stop)
-        down += stop
-    for round_ in range(rounds):
-        yield from ((slot, round_, cell) for slot, cell in down[:: (-1) ** round_])
+        down.append(stop)
+    for repetition in range(repetitions):
+        back = (-1) ** repetition
+        for stop in down[::back]:
+            for round_ in range(rounds):
+                yield from ((slot, repetition, cell, round_) for slot, cell in stop[:: back * (-1) ** round_])
 
 
 def one_block(cell: Cell, start: int, *step_s: float) -> Block:

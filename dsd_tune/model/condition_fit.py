@@ -64,7 +64,7 @@ class ConditionFit:
     @property
     def scatter(self) -> float:
         """Relative standard deviation between blocks of a visit."""
-        return self._noise.blocks.sd
+        return self._noise.within_visit_sd
 
     def variations(self) -> dict[Cell, float]:
         """Relative standard deviation of blocks within each cell that has enough of them."""
@@ -82,7 +82,7 @@ class ConditionFit:
         return Variance(
             between_starts=noise.starts.sd,
             drift=noise.drift.sd,
-            between_blocks=noise.blocks.sd,
+            between_blocks=noise.within_visit_sd,
             trend=trend(self._timings),
             limit=limit(decision, self.surface, self._timings, noise),
         )

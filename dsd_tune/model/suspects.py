@@ -28,7 +28,7 @@ def comparable(samples: Iterable[Block | Failure]) -> dict[tuple[Phase, Conditio
 
 
 def odd_blocks(samples: Iterable[Block | Failure]) -> list[tuple[Block, float]]:
-    """Blocks far from what their cell, start and visit say, and by how much, as a share."""
+    """Blocks far from what their cell, start and round say, and by how much, as a share."""
     odd: list[tuple[Block, float]] = []
     for blocks in comparable(samples).values():
         odd += odd_among(blocks, collect(blocks))

@@ -1,11 +1,12 @@
-"""Step times of cells from blocks, with three sources of noise kept apart.
+"""Step times of cells from blocks, with four sources of noise kept apart.
 
 A block's value is the log of its median step time. Between engine starts the whole engine is faster or slower
 (the start is a random effect, common to all its cells). The machine drifts, and a visit, which is all blocks taken
-in a row at one batch size, shares that. What is left scatters from block to block. So differences within a visit are
-free of drift, differences between Ks of one engine free of its luck too, and absolute times of neither.
+in a row at one batch size, shares that; what slows the machine for seconds is shared by a round, which takes each cell
+of a visit once. What is left scatters from block to block. So differences within a visit are free of drift and slow
+rounds, differences between Ks of one engine free of its luck too, and absolute times of none of them.
 
-A block that lies far from what its cell, start and visit say weighs less, here and in the estimate of the noise.
+A block that lies far from what its cell, start and round say weighs less, here and in the estimate of the noise.
 """
 
 from __future__ import annotations
@@ -68,16 +69,22 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class Noise:
-    """The three sources: luck of a start, drift of the machine between visits, scatter of blocks."""
+    """Luck of a start, drift of the machine between visits, slowness of a round in a visit, scatter of blocks in it."""
 
     starts: Spread
     drift: Spread
+    rounds: Spread
     blocks: Spread
+
+    @property
+    def within_visit_sd(self) -> float:
+        """The standard deviation of a block among those of its visit."""
+        return float(np.hypot(self.rounds.sd, self.blocks.sd))
 
 
 @dataclass(frozen=True, slots=True)
 class Timings:
-    """n blocks: log step times, shape (n,), and which cell, start and visit each belongs to, as 0 and 1.
+    """n blocks: log step times, shape (n,), and which cell, start, visit and round each belongs to, as 0 and 1.
 
     `taken_s` is when each was taken, from the first one on; `standing` how far each lies from its cell, and its weight.
     """
@@ -87,6 +94,7 @@ class Timings:
     of_cell: Array
     of_start: Array
     of_visit: Array
+    of_round: Array
     taken_s: Array
     standing: Standing
 
@@ -98,11 +106,13 @@ def collect(blocks: Iterable[Block]) -> Timings:
     values = np.array([np.log(np.median(block.step_s)) for block in rows])
     of_cell = _membership([cells.index(block.cell) for block in rows])
     of_start = _membership([block.start for block in rows])
-    of_visit = _membership(_visits(rows))
+    visits = _visits(rows)
+    of_visit, of_round = _membership(visits), _membership(_rounds(rows, visits))
     taken_s = np.array([block.taken_at_s for block in rows])
     of_size = _membership([block.cell.batch_size for block in rows])
-    stands = standing(np.hstack([of_cell, of_start, of_visit]), values, of_cell, of_size)
-    return Timings(tuple(cells), values, of_cell, of_start, of_visit, taken_s - taken_s.min(initial=np.inf), stands)
+    stands = standing(np.hstack([of_cell, of_start, of_round]), values, of_cell, of_size)
+    since = taken_s - taken_s.min(initial=np.inf)
+    return Timings(tuple(cells), values, of_cell, of_start, of_visit, of_round, since, stands)
 
 
 def _visits(blocks: Sequence[Block]) -> list[int]:
@@ -120,6 +130,19 @@ def _visits(blocks: Sequence[Block]) -> list[int]:
     return numbers
 
 
+def _rounds(blocks: Sequence[Block], visits: Sequence[int]) -> list[int]:
+    """The number of each block's round. The reference cell follows the last round of its visit, and belongs to it."""
+    known: dict[tuple[int, int], int] = {}
+    latest: dict[int, int] = {}
+    numbers = []
+    for block, visit in zip(blocks, visits, strict=True):
+        own_size = block.cell.batch_size == block.stop
+        round_ = block.round if own_size else latest.get(visit, block.round)
+        latest[visit] = round_
+        numbers.append(known.setdefault((visit, round_), len(known)))
+    return numbers
+
+
 def _membership(labels: Sequence[int]) -> Array:
     """Shape (rows, distinct labels): 1 where the row has the label."""
     column = np.asarray(labels)[:, None]
@@ -129,33 +152,40 @@ def _membership(labels: Sequence[int]) -> Array:
 def estimate_noise(timings: Timings) -> Noise:
     """Each source from what it explains beyond cells and the other sources (Henderson 1953, method 3).
 
-    Drift is left in the starts where each has visits of its own, since it cannot be told from luck there.
+    Drift is left in the starts where each has visits of its own, since it cannot be told from luck there, and slow
+    rounds in the visits where each has one.
     """
     stands = timings.standing
     # Weights by their square: an outlier would otherwise still add nine variances to the scatter.
     roots = stands.weights / stands.spread
-    values, cell, start, visit = (
+    values, cell, start, visit, round_ = (
         (roots if rows.ndim == 1 else roots[:, None]) * rows
-        for rows in (timings.values, timings.of_cell, timings.of_start, timings.of_visit)
+        for rows in (timings.values, timings.of_cell, timings.of_start, timings.of_visit, timings.of_round)
     )
-    everything = np.hstack([cell, start, visit])
+    everything = np.hstack([cell, start, round_])
     rest = _beyond(everything, values)
     df = round(float(stands.weights @ stands.weights)) - int(np.linalg.matrix_rank(everything))
     blocks = Spread(float(rest @ rest) / df, df) if df > 0 else Spread.assumed(UNKNOWN_BLOCK_SD)
     scatter = blocks.mean_square if df > 0 else 0.0
+    rounds = _explained(values, round_, np.hstack([cell, start, visit]), scatter) or Spread.assumed(0.0)
+    slow = round_ * rounds.sd
     return Noise(
-        starts=_explained(values, start, np.hstack([cell, visit]), scatter)
+        starts=_explained(values, start, np.hstack([cell, round_]), scatter)
         or _explained(values, start, cell, scatter)
         or Spread.assumed(UNKNOWN_START_SD),
-        drift=_explained(values, visit, np.hstack([cell, start]), scatter) or Spread.assumed(UNKNOWN_DRIFT_SD),
+        drift=_explained(values, visit, np.hstack([cell, start]), scatter, slow) or Spread.assumed(UNKNOWN_DRIFT_SD),
+        rounds=rounds,
         blocks=blocks,
     )
 
 
-def _explained(values: Array, effect: Array, given: Array, scatter: float) -> Spread | None:
+def _explained(
+    values: Array, effect: Array, given: Array, scatter: float, nested: Array | None = None
+) -> Spread | None:
     """Deviation of the levels of `effect`, beside blocks that scatter by a variance of `scatter`.
 
-    None where `given` leaves nothing to tell it by.
+    `nested` holds the effects of levels inside those of `effect`, each column one deviation of it. None where `given`
+    leaves nothing to tell it by.
     """
     columns = _beyond(given, effect)
     weight = float(np.sum(columns**2))
@@ -164,7 +194,10 @@ def _explained(values: Array, effect: Array, given: Array, scatter: float) -> Sp
     left = _beyond(given, values)
     coefficients, _, rank, _ = np.linalg.lstsq(columns, left, rcond=1e-9)
     fitted = columns @ coefficients
-    return Spread(float(fitted @ fitted) / weight, int(rank), int(rank) * scatter / weight)
+    others = int(rank) * scatter
+    if nested is not None:
+        others += float(np.sum((nested - _beyond(columns, nested)) ** 2))
+    return Spread(float(fitted @ fitted) / weight, int(rank), others / weight)
 
 
 def _beyond(given: Array, columns: Array) -> Array:
@@ -190,10 +223,10 @@ class CellTimes:
 
 
 def draw_cells(timings: Timings, noise: Noise, rng: np.random.Generator) -> CellTimes:
-    """Generalised least squares with start and visit as random effects.
+    """Generalised least squares with start, visit and round as random effects.
 
-    In a balanced run an estimate is the mean over blocks, in any other the best use of cells that shared a start or
-    a visit. Each start and visit has one draw of its effect, common to all its blocks (Student t: few starts give
+    In a balanced run an estimate is the mean over blocks, in any other the best use of cells that shared a start, a
+    visit or a round. Each of these has one draw of its effect, common to all its blocks (Student t: few starts give
     wide tails), each block its own of the scatter.
     """
     return CellTimes(timings.cells, _draw(timings, noise, timings.of_cell, rng))
@@ -216,7 +249,7 @@ def change(timings: Timings, covariates: Sequence[Array], rng: np.random.Generat
 def variations(timings: Timings) -> dict[Cell, float]:
     """Relative standard deviation of a block within its cell, of cells whose blocks repeat each other.
 
-    Luck of starts and drift are taken out. Blocks count by their weight: outliers are named one by one.
+    Luck of starts, drift and slow rounds are taken out. Blocks count by their weight: outliers are named one by one.
     """
     stands = timings.standing
     squares = timings.of_cell.T @ (stands.weights * stands.distance**2)
@@ -233,7 +266,12 @@ def uncertainty(timings: Timings, noise: Noise, contrast: Mapping[Cell, float]) 
     return {
         Source.STARTS: noise.starts.sd * float(np.linalg.norm(read @ timings.of_start)),
         Source.DRIFT: noise.drift.sd * float(np.linalg.norm(read @ timings.of_visit)),
-        Source.BLOCKS: noise.blocks.sd * float(np.linalg.norm(read * roots)),
+        Source.BLOCKS: float(
+            np.hypot(
+                noise.rounds.sd * np.linalg.norm(read @ timings.of_round),
+                noise.blocks.sd * np.linalg.norm(read * roots),
+            )
+        ),
     }
 
 
@@ -244,6 +282,7 @@ def _draw(timings: Timings, noise: Noise, columns: Array, rng: np.random.Generat
     errors = (
         _student(rng, noise.starts, timings.of_start.shape[1]) @ timings.of_start.T
         + _student(rng, noise.drift, timings.of_visit.shape[1]) @ timings.of_visit.T
+        + _student(rng, noise.rounds, timings.of_round.shape[1]) @ timings.of_round.T
         + _student(rng, noise.blocks, len(timings.values)) / np.sqrt(timings.standing.precision)
     )
     # Two starts leave tails so wide that a time would overflow; far beyond any decision, they are cut.
@@ -257,6 +296,7 @@ def _reader(timings: Timings, noise: Noise, columns: Array) -> Array:
     covariance = (
         noise.starts.sd**2 * timings.of_start @ timings.of_start.T
         + noise.drift.sd**2 * timings.of_visit @ timings.of_visit.T
+        + noise.rounds.sd**2 * timings.of_round @ timings.of_round.T
         + scatter * np.diag(1 / timings.standing.precision)
     )
     weighted = np.linalg.solve(covariance, columns).T

@@ -1,4 +1,4 @@
-"""Whether step time changed while a run went on, beyond what cells, starts and visits explain."""
+"""Whether step time changed while a run went on, beyond what cells, starts, visits and rounds explain."""
 
 from __future__ import annotations
 

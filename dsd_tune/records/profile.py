@@ -52,8 +52,8 @@ class CellEstimate:
 
     `step_s` is None where acceptance is not known and TPOT cannot be taken apart, `gain` where `no_spec` was not
     measured. The blocks of an import are its rows. `cv` is the relative standard deviation of a block within the cell,
-    luck of starts and drift taken out; None where no block repeats another. `break_even` is the acceptance length at
-    which the cell takes as long a token as `no_spec`: a drafter that gives more pays.
+    luck of starts, drift and slow rounds taken out; None where no block repeats another. `break_even` is the acceptance
+    length at which the cell takes as long a token as `no_spec`: a drafter that gives more pays.
     """
 
     cell: Cell

@@ -34,7 +34,8 @@ def _steadily(by: float) -> Callable[[float, Block], float]:
 def test_a_steady_trend_comes_back(alive_together: int) -> None:
     """Over runs that become 4 % slower nearly all intervals hold that, and their mean is it."""
     found = [
-        trend(collect(_blocks(seed, _steadily(0.04), rounds=3, alive_together=alive_together))) for seed in range(25)
+        trend(collect(_blocks(seed, _steadily(0.04), repetitions=3, alive_together=alive_together)))
+        for seed in range(25)
     ]
     assert np.mean([f.value for f in found]) == pytest.approx(0.04, abs=0.01)
     assert np.mean([f.low <= 0.04 <= f.high for f in found]) > 0.8
@@ -80,4 +81,4 @@ def test_a_slow_first_pass_comes_back() -> None:
 
 def test_one_pass_is_not_compared() -> None:
     """With a single pass there is no later one that the first could be slower than."""
-    assert _first_round(_in_passes(_blocks(0, _steadily(0), rounds=1))) is None
+    assert _first_round(_in_passes(_blocks(0, _steadily(0), repetitions=1))) is None
