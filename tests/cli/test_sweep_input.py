@@ -1,4 +1,5 @@
 import json
+import re
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -150,7 +151,9 @@ def test_a_sweep_ends_with_what_to_do_next(sweep: Callable[..., Any], engine: di
     said = sweep(*SMALL)
     assert (said.code, said.out) == (0, f"dsd-tune fit {tmp_path / 'run'}\n")
     assert f"{TURNS} of {TURNS} blocks" in said.err
-    assert len(RunDirectory.open(tmp_path / "run").samples()) == TURNS
+    # More starts are added where their luck hides the verdict, which is a matter of test_spending.
+    done, planned = re.findall(r"(\d+) of (\d+) blocks", said.err)[-1]
+    assert done == planned == str(len(RunDirectory.open(tmp_path / "run").samples()))
 
 
 def test_the_whole_path(cli: Any, sweep: Callable[..., Any], engine: dict[str, Any], tmp_path: Path) -> None:

@@ -207,7 +207,7 @@ def test_a_server_that_ignores_the_table_is_caught(tune: Tune, engine: dict[str,
 
 def test_speculation_that_never_pays_is_proven_too(tune: Tune, engine: dict[str, Any]) -> None:
     """A law where drafts cost more than they bring: the fixed K does not beat no speculation on servers."""
-    engine.update(law=FLAT, acceptance=(0.1, 0.05))
+    engine.update(law=FLAT, acceptance=(0.1, 0.05), noise=replace(CALM, start_sd=0.0005))
     said = tune()
     assert said.code == 4
     assert "no speculation is not beaten" in said.out
