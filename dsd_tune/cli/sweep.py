@@ -134,3 +134,5 @@ def _measure(
             best = fixed_k(ledger.manifest, ledger.samples()) if changes_graphs and sweep.is_covered else 0
             if best:
                 sweep.measure_static(best)
+        if short := watcher.progress.shortfall(target_regret):
+            console.print(short, markup=False)

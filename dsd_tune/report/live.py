@@ -92,6 +92,15 @@ class Progress:
         spent = "" if limit is None else f", {_clock(self.budget.used_s)} of {_clock(limit)} used"
         return f"{self.done} of {self.turns} blocks{failed}{rest}{regret}{spent}"
 
+    def shortfall(self, target_regret: float) -> str:
+        """That the sweep ended before its target, and what goes on; empty where it did not, or there is no target."""
+        if self.regret is None or self.regret <= target_regret:
+            return ""
+        more = "more --starts go" if self.budget.limit_s is None else "a new --budget or more --starts go"
+        return (
+            f"Expected regret is {self.regret:.1%}, above --target-regret of {target_regret:.1%}: {more} on from here."
+        )
+
 
 class View(Protocol):
     """Where progress is shown."""

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dsd_tune.engines.cost_law import CostLaw
-from dsd_tune.engines.simulated import SimulatedEngine
+from dsd_tune.engines.simulated import Noise, SimulatedEngine
 from dsd_tune.errors import EnvironmentUnfit
 from dsd_tune.plan import Turn
 from dsd_tune.records.condition import Condition
@@ -332,6 +332,13 @@ def test_a_budget_ends_a_sweep_and_more_of_it_goes_on(
     assert _turns(tmp_path / "run") == []
     assert sweep(*SMALL, "--budget", "10m").code == 0
     assert len(_turns(tmp_path / "run")) >= TURNS + 2 * 2 * 2 * 2 + 1
+
+
+def test_a_sweep_that_ends_above_its_target_says_so(sweep: Callable[..., Any], engine: dict[str, Any]) -> None:
+    """Whatever ends a sweep, a target that was not reached is told on stderr; one that was reached is not."""
+    engine |= {"noise": Noise(step_sd=0.3), "acceptance": (0.35, 0.3)}
+    assert "above --target-regret" not in sweep(*SMALL).err
+    assert "above --target-regret of 0.0%: more --starts go on" in sweep(*SMALL, "--target-regret", "0.001%").err
 
 
 def test_a_fixed_k_runs_only_where_graphs_differ(

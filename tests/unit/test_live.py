@@ -131,6 +131,22 @@ def test_what_is_spent_and_what_is_open_are_told(clock: list[float]) -> None:
     assert watcher.progress.headline() == headline
 
 
+@pytest.mark.parametrize(
+    ("regret", "limit_s", "said"),
+    [
+        (0.034, 600, "Expected regret is 3.4%, above --target-regret of 2.0%: a new --budget or more --starts go on"),
+        (0.034, None, "Expected regret is 3.4%, above --target-regret of 2.0%: more --starts go on"),
+        (0.02, 600, ""),
+        (None, 600, ""),
+    ],
+)
+def test_a_target_that_was_missed_is_told(regret: float | None, limit_s: float | None, said: str) -> None:
+    """A sweep that ends above its target says so and what goes on; one that ends below it says nothing."""
+    progress = Progress(budget=Budget(limit_s), regret=regret)
+    assert progress.shortfall(0.02).startswith(said)
+    assert bool(progress.shortfall(0.02)) is bool(said)
+
+
 def test_a_log_gets_plain_lines(clock: list[float]) -> None:
     """Without a terminal every line is text, starts are told at once, and blocks every two seconds at most."""
     console = _console(terminal=False)
